@@ -1,5 +1,5 @@
-"""Checkpoints of policies of every kind, with random weights: what the tests of what leaves a checkpoint read. They are written by write_policies
-(lib/acting), which the variable TROUPE_WRITE_POLICIES names."""
+"""Checkpoints of policies of every kind, with random weights: what the tests of what leaves a checkpoint read. They are
+written by write_policies (lib/acting), which the variable TROUPE_WRITE_POLICIES names."""
 
 import json
 import os

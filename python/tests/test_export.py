@@ -1,5 +1,5 @@
-"""What leaves a checkpoint with numpy alone: a policy's network as data, safetensors with golden rows, errors, and the command's Python half. What needs
-PyTorch: test_torch_policy.py."""
+"""What leaves a checkpoint with numpy alone: a policy's network as data, safetensors with golden rows, errors, and the
+command's Python half. What needs PyTorch: test_torch_policy.py."""
 
 import contextlib
 import io

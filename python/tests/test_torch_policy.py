@@ -1,4 +1,5 @@
-"""Policy.torch_module, and what is exported with it, against the outputs of a worker's actor (lib/acting). Needs torch, onnx and onnxruntime."""
+"""Policy.torch_module, and what is exported with it, against the outputs of a worker's actor (lib/acting). Needs torch,
+onnx and onnxruntime."""
 
 import contextlib
 import copy

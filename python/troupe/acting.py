@@ -31,8 +31,8 @@ class Rows(ctypes.Structure):
 
 
 def candidates() -> List[str]:
-    """Where the library may be, first come first served: where TROUPE_ACTING_LIBRARY says and nowhere else; in the package, as a wheel and a bundle have it;
-    in the build of the checkout that the package lies in."""
+    """Where the library may be, first come first served: where TROUPE_ACTING_LIBRARY says and nowhere else; in the
+    package, as a wheel and a bundle have it; in the build of the checkout that the package lies in."""
     given = os.environ.get(VARIABLE)
     if given:
         return [given]
@@ -107,7 +107,8 @@ class Checkpoint:
         return network
 
     def weights(self, place: int, parameters: int, moments: int) -> Tuple[bytes, Optional[bytes]]:
-        """So many float32 of the acting part, and so many float64, means before variances; None where that is 0. TroupeError."""
+        """So many float32 of the acting part, and so many float64, means before variances; None where that is 0.
+        TroupeError."""
         floats, doubles, error = (ctypes.c_float * parameters)(), (ctypes.c_double * moments)(), ErrorText()
         self.check(self._library.troupe_acting_weights(self.handle, place, floats, doubles if moments else None, ctypes.byref(error)), error)
         return bytes(floats), bytes(doubles) if moments else None

@@ -1,7 +1,8 @@
 """Policies that leave a checkpoint: what `Policy.torch_module` and `Policy.export` do.
 
-A checkpoint is data: nothing of it is executed but a user's TorchScript file that its caller names. Beside each file lie golden rows: inputs, and the
-outputs of a worker's actor. A file that something here can run is run on them before it is put in its place.
+A checkpoint is data: nothing of it is executed but a user's TorchScript file that its caller names. Beside each file
+lie golden rows: inputs, and the outputs of a worker's actor. A file that something here can run is run on them before
+it is put in its place.
 """
 
 from __future__ import annotations
@@ -30,17 +31,19 @@ if TYPE_CHECKING:
 FORMATS = ("safetensors", "torchscript", "onnx")
 GOLDEN_SUFFIX = ".golden.npz"
 GOLDEN_ROWS = 8
-# What a file's outputs may differ by from a worker's, of a row whose numbers are of size 1: sums in another order, 32 bits.
+# What a file's outputs may differ by from a worker's, of a row whose numbers are of size 1: sums in another order,
+# 32 bits.
 TOLERANCE = 1e-4
-# Most bytes of tensors in an ONNX file: a message of protobuf ends at 2 GiB, of which the graph's operations take less than the rest.
+# Most bytes of tensors in an ONNX file: a message of protobuf ends at 2 GiB, and the graph's operations take some.
 MAX_ONNX_BYTES = (2 << 30) - (1 << 20)
 _GOLDEN_SEED = 20
 _ONNX_OPSET = 17
 
 
 class Exported(NamedTuple):
-    """path, golden: the files. difference: the largest between the outputs of the file and the golden ones, relative where their row has numbers above 1.
-    checked_with: what ran the file, torch or onnxruntime; empty: nothing did, and its tensors are the checkpoint's."""
+    """path, golden: the files. difference: the largest between the outputs of the file and the golden ones, relative
+    where their row has numbers above 1. checked_with: what ran the file, torch or onnxruntime; empty: nothing did, and
+    its tensors are the checkpoint's."""
 
     path: str
     golden: str
@@ -57,7 +60,8 @@ def require(package: str, what: str) -> Any:
 
 
 def torch_module(network: Network, actor: Callable[..., ActorOutputs], torchscript: Optional[str]) -> "PolicyModule":
-    """As Policy.torch_module, of a policy whose `outputs` is `actor`: the module's are compared with them before it is given away."""
+    """As Policy.torch_module, of a policy whose `outputs` is `actor`: the module's are compared with them before it is
+    given away."""
     require("torch", "torch_module")
     from troupe.torch_policy import make_module
 
@@ -101,7 +105,8 @@ def export(network: Network, actor: Callable[..., ActorOutputs], path: str, form
 
 
 class _Written(NamedTuple):
-    """inputs: names of those that the file takes. outputs: its own, by name, of the golden inputs; empty: nothing here runs it."""
+    """inputs: names of those that the file takes. outputs: its own, by name, of the golden inputs; empty: nothing here
+    runs it."""
 
     inputs: Sequence[str]
     outputs: Dict[str, Array]
@@ -128,8 +133,9 @@ def _check_onnx_size(network: Network) -> None:
 
 
 def _golden(network: Network, actor: Callable[..., ActorOutputs], module: "Optional[PolicyModule]") -> Dict[str, Array]:
-    """input.NAME and output.NAME by the network's names; where masks are no input of it, action_masks; actions (the deterministic ones, as the
-    environment gets them) and logp of a worker's actor. Of a user's network the outputs are the module's, whose program is the worker's, too."""
+    """input.NAME and output.NAME by the network's names; where masks are no input of it, action_masks; actions (the
+    deterministic ones, as the environment gets them) and logp of a worker's actor. Of a user's network the outputs are
+    the module's, whose program is the worker's, too."""
     inputs = network.sample_inputs(GOLDEN_ROWS, _GOLDEN_SEED)
     golden = {f"input.{name}" if name in network.input_names else name: values for name, values in inputs.items()}
     if module is not None and network.is_module:
@@ -157,7 +163,8 @@ def _run(module: Any, network: Network, inputs: Dict[str, Array]) -> Dict[str, A
 
 
 def _traced(module: "PolicyModule", inputs: Dict[str, Array]) -> Any:
-    """A ScriptModule. Traced: its operations follow from the network alone, never from numbers, and so hold for any number of rows."""
+    """A ScriptModule. Traced: its operations follow from the network alone, never from numbers, and so hold for any
+    number of rows."""
     import torch
 
     with torch.no_grad(), warnings.catch_warnings():
@@ -222,8 +229,8 @@ def _metadata(network: Network) -> Dict[str, str]:
 
 
 def write_safetensors(path: str, tensors: Dict[str, Array], metadata: Dict[str, str]) -> None:
-    """A file of Hugging Face's format: the header's length as 8 bytes, little-endian; the header as JSON; the numbers, wider types first, so that each
-    tensor begins at a multiple of its type's size. float32 and float64 alone."""
+    """A file of Hugging Face's format: the header's length as 8 bytes, little-endian; the header as JSON; the numbers,
+    wider types first, so that each tensor begins at a multiple of its type's size. float32 and float64 alone."""
     tensors = dict(sorted(tensors.items(), key=lambda item: -item[1].itemsize))
     header: Dict[str, Any] = {"__metadata__": metadata}
     end = 0
@@ -263,7 +270,8 @@ def _errors_of(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _temporary_beside(path: str) -> Iterator[str]:
-    """A new empty file in the folder of `path`, with the permissions that the umask leaves and a name that nobody can guess, removed at the end."""
+    """A new empty file in the folder of `path`, with the permissions that the umask leaves and a name that nobody can
+    guess, removed at the end."""
     part = os.path.join(os.path.dirname(path), f".{secrets.token_hex(16)}.part")
     with _errors_of(path):
         os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))  # O_EXCL follows no link

@@ -1,4 +1,5 @@
-"""A policy's network as a checkpoint has it: its tensors by name, its inputs, and the columns of its last layer. Needs numpy."""
+"""A policy's network as a checkpoint has it: its tensors by name, its inputs, and the columns of its last layer. Needs
+numpy."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ _MIN_LOG_STD, _MAX_LOG_STD = -20.0, 5.0
 
 
 class ActorOutputs(NamedTuple):
-    """What an actor computes of rows. outputs: its last layer, [rows, outputs]; states: of one that remembers, after the decision; actions: the
-    deterministic ones [rows, words], in their space; logp: theirs, [rows], nats."""
+    """What an actor computes of rows. outputs: its last layer, [rows, outputs]; states: of one that remembers, after
+    the decision; actions: the deterministic ones [rows, words], in their space; logp: theirs, [rows], nats."""
 
     outputs: Array
     states: Array
@@ -34,9 +35,9 @@ class ActorOutputs(NamedTuple):
 class Head:
     """What the columns of the actor's last layer are. Columns are [begin, end).
 
-    logits: columns of all logits, one discrete part of the action after another; categories: of each part. first and second: of each continuous part
-    the columns of its means (of a Beta: what makes alpha), and of its log standard deviations (what makes beta); second is empty where these are a
-    parameter, log_std.
+    logits: columns of all logits, one discrete part of the action after another; categories: of each part. first and
+    second: of each continuous part the columns of its means (of a Beta: what makes alpha), and of its log standard
+    deviations (what makes beta); second is empty where these are a parameter, log_std.
     """
 
     distribution: str  # gaussian, squashed_gaussian or beta
@@ -58,7 +59,8 @@ class Head:
         return (["logits"] if self.categories else []) + (continuous if self.first else [])
 
     def split(self, outputs: Array, log_std: Optional[Array]) -> Dict[str, Array]:
-        """The distribution's parameters by name, of the last layer [rows, columns]; log_std: the parameter, where there is one."""
+        """The distribution's parameters by name, of the last layer [rows, columns]; log_std: the parameter, where there
+        is one."""
         parameters = {"logits": outputs[:, : self.logits]} if self.categories else {}
         if not self.first:
             return parameters
@@ -74,8 +76,9 @@ class Head:
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """spec: the policy's entry of the manifest's policy_table (docs/checkpoints.md). tensors: those of the actor by name, float32; mean and variance:
-    float64 [obs_size], of the observation, None where it is not normalized. outputs: columns of the last layer."""
+    """spec: the policy's entry of the manifest's policy_table (docs/checkpoints.md). tensors: those of the actor by
+    name, float32; mean and variance: float64 [obs_size], of the observation, None where it is not normalized. outputs:
+    columns of the last layer."""
 
     policy: str
     version: int

@@ -140,10 +140,12 @@ class Policy:
         """Its tensors, and what its last layer is. TroupeError for a policy without networks."""
         return read_network(self._checkpoint, self._place)
 
-    def outputs(self, observations: Array, agent_slots: Optional[Array] = None, states: Optional[Array] = None, action_masks: Optional[Array] = None) -> ActorOutputs:
-        """What a worker's actor computes of flattened rows [rows, obs_size]: for who holds another program's numbers against it. agent_slots: [rows];
-        states: [rows, state_size], zeros without; action_masks: [rows, mask_size], of the actions alone. ValueError for another shape or dtype;
-        TroupeError, also for a user's network, which needs LibTorch."""
+    def outputs(self, observations: Array, agent_slots: Optional[Array] = None, states: Optional[Array] = None,
+                action_masks: Optional[Array] = None) -> ActorOutputs:
+        """What a worker's actor computes of flattened rows [rows, obs_size]: for who holds another program's numbers
+        against it. agent_slots: [rows]; states: [rows, state_size], zeros without; action_masks: [rows, mask_size], of
+        the actions alone. ValueError for another shape or dtype; TroupeError, also for a user's network, which needs
+        LibTorch."""
         buffers = _Buffers(self._description, self._place, _checked_rows(len(observations)))
         most = 255 if buffers.observations.dtype == np.uint8 else None
         buffers.observations[:] = _exact("observations", observations, buffers.observations.shape, most)
@@ -164,21 +166,23 @@ class Policy:
         return ActorOutputs(outputs, buffers.states, actions, buffers.logp)
 
     def torch_module(self, *, torchscript: Optional[str] = None) -> "PolicyModule":
-        """The actor as a torch.nn.Module in eval mode, with the weights of the checkpoint: all that it does with an observation but sampling. Eight rows
-        of its outputs are compared with a worker's, to 1e-4 of a row's largest number where that is above 1 (not of a user's network). Needs PyTorch.
-        torchscript: the file of a user's network (`model.torchscript`), which is a program and is run where it is named here alone, as the run keeps it
-        in RUN/torchscript. TroupeError, also for a policy without networks."""
+        """The actor as a torch.nn.Module in eval mode, with the weights of the checkpoint: all that it does with an
+        observation but sampling. Eight rows of its outputs are compared with a worker's, to 1e-4 of a row's largest
+        number where that is above 1 (not of a user's network). Needs PyTorch. torchscript: the file of a user's network
+        (`model.torchscript`), which is a program and is run where it is named here alone, as the run keeps it in
+        RUN/torchscript. TroupeError, also for a policy without networks."""
         from troupe.export import torch_module
 
         return torch_module(self.network, self.outputs, torchscript)
 
     def export(self, path: Union[str, "os.PathLike[str]"], format: str = "safetensors", *, overwrite: bool = False,
                torchscript: Optional[str] = None) -> "Exported":
-        """Writes the actor to a file, and golden rows to PATH.golden.npz: inputs, and the outputs of a worker's actor (of a user's network, of its module).
-        format: "safetensors" (numpy alone; of a user's network PyTorch, too), "torchscript" (needs PyTorch) or "onnx" (PyTorch and onnx). A file of
-        TorchScript, and of ONNX where onnxruntime is installed, is run on these inputs: outputs differ by 1e-4 at most, of a row's largest number where
-        that is above 1. Both files are there and whole, or neither is; those that are there are left unless `overwrite`. torchscript: as for
-        `torch_module`. TroupeError."""
+        """Writes the actor to a file, and golden rows to PATH.golden.npz: inputs, and the outputs of a worker's actor
+        (of a user's network, of its module). format: "safetensors" (numpy alone; of a user's network PyTorch, too),
+        "torchscript" (needs PyTorch) or "onnx" (PyTorch and onnx). A file of TorchScript, and of ONNX where onnxruntime
+        is installed, is run on these inputs: outputs differ by 1e-4 at most, of a row's largest number where that is
+        above 1. Both files are there and whole, or neither is; those that are there are left unless `overwrite`.
+        torchscript: as for `torch_module`. TroupeError."""
         from troupe.export import export
 
         return export(self.network, self.outputs, os.fspath(path), format, overwrite=overwrite, torchscript=torchscript)
@@ -325,8 +329,8 @@ def _checked_rows(rows: int) -> int:
 
 
 def _exact(name: str, values: Any, shape: Tuple[int, ...], most: Optional[int] = None) -> Array:
-    """`values` as an array: real numbers, or with `most` whole ones in [0, most]. ValueError for others and for another shape; NumPy would repeat rows, and
-    wrap numbers."""
+    """`values` as an array: real numbers, or with `most` whole ones in [0, most]. ValueError for others and for another
+    shape; NumPy would repeat rows, and wrap numbers."""
     given = np.asarray(values)
     if given.shape != shape:
         raise ValueError(f"got {name} of shape {given.shape}, expected {shape}")

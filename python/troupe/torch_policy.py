@@ -48,7 +48,8 @@ class _Layers(nn.Module):
             self.norm = nn.ModuleList()
 
     def add_convolutions(self, layers: List[Dict[str, int]], shape: Tuple[int, ...]) -> int:
-        """Over an image of [height, width, channels] or [height, width]; returns the numbers that the last one makes."""
+        """Over an image of [height, width, channels] or [height, width]; returns the numbers that the last one
+        makes."""
         height, width, channels = self._image = [*shape, 1][:3]
         self.conv = nn.ModuleList()
         for layer in layers:
@@ -107,8 +108,8 @@ class _Actor(_Layers):
         self.add_layer(self._num_hidden, width, network.outputs, hidden=False)
 
     def _add_encoder(self, network: Network) -> Tuple[int, List[Tuple[int, int, str, int, bool]]]:
-        """-> the width of what it makes of an observation; of `leaves`, of each leaf its columns, its encoder ("": none), layers, and whether it is of
-        bytes that are divided."""
+        """-> the width of what it makes of an observation; of `leaves`, of each leaf its columns, its encoder ("":
+        none), layers, and whether it is of bytes that are divided."""
         actor = network.actor
         if actor["encoder"] == "mlp":
             return network.observation_size, []
@@ -172,8 +173,9 @@ class _Actor(_Layers):
 class PolicyModule(nn.Module):
     """The actor of a policy with the weights of a checkpoint. Made by `Policy.torch_module`.
 
-    policy, version: whose weights; input_names, output_names: what `forward` takes and gives. Parameters and buffers have the names of a checkpoint's
-    tensors (docs/checkpoints.md) without the policy's id; buffers of a user's module lack `buffers.`.
+    policy, version: whose weights; input_names, output_names: what `forward` takes and gives. Parameters and buffers
+    have the names of a checkpoint's tensors (docs/checkpoints.md) without the policy's id; buffers of a user's module
+    lack `buffers.`.
     """
 
     def __init__(self, network: Network, module: Optional[torch.jit.ScriptModule] = None) -> None:
@@ -197,12 +199,13 @@ class PolicyModule(nn.Module):
 
     def forward(self, observations: Tensor, agent_slots: Optional[Tensor] = None, states: Optional[Tensor] = None,
                 action_masks: Optional[Tensor] = None) -> Tuple[Tensor, ...]:
-        """The distribution's parameters, as `output_names` has them, before masks: logits of all discrete parts side by side; mean and
-        log_std, or alpha and beta, of all continuous numbers; next_states.
+        """The distribution's parameters, as `output_names` has them, before masks: logits of all discrete parts side by
+        side; mean and log_std, or alpha and beta, of all continuous numbers; next_states.
 
-        observations: [rows, obs_size] or with the observation's dimensions, as a worker has them, float32 (or uint8 of a uint8 Box). agent_slots:
-        [rows], of a policy that sees which agent it plays. states: [rows, state_size] of the decisions before, zeros at first, of one that remembers.
-        action_masks: [rows, mask_size], of a user's module that reads them."""
+        observations: [rows, obs_size] or with the observation's dimensions, as a worker has them, float32 (or uint8 of
+        a uint8 Box). agent_slots: [rows], of a policy that sees which agent it plays. states: [rows, state_size] of the
+        decisions before, zeros at first, of one that remembers. action_masks: [rows, mask_size], of a user's module
+        that reads them."""
         x = observations.to(torch.float32).flatten(1)
         if self._bytes:
             x = x * _BYTE
@@ -267,7 +270,8 @@ def make_module(network: Network, torchscript: Optional[str]) -> PolicyModule:
 
 
 def _name_in_module(name: str) -> str:
-    """Of a checkpoint's tensor. No parameter of a module is called log_std or begins with buffers. (policy::ModuleSpec)."""
+    """Of a checkpoint's tensor. No parameter of a module is called log_std or begins with buffers.
+    (policy::ModuleSpec)."""
     if name == "actor.log_std":
         return "log_std"
     return f"actor.{name[len(_BUFFERS):]}" if name.startswith(_BUFFERS) else name
