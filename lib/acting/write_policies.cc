@@ -1,6 +1,6 @@
 // write_policies TABLE FOLDER [POLICY]: a checkpoint of the policies of a table (TABLE: a file with a policy_table of
-// JSON), with random weights, for tests of what reads checkpoints in Python. POLICY: normalizes
-// observations with a mean that is not finite as a float.
+// JSON), with random weights, for tests of what reads checkpoints in Python. POLICY: normalizes observations with a
+// mean that is not finite as a float.
 
 #include <cstdio>
 #include <fstream>
