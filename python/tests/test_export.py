@@ -2,6 +2,7 @@
 command's Python half. What needs PyTorch: test_torch_policy.py."""
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -166,6 +167,17 @@ class ExportTest(unittest.TestCase):
             with open(self.path(appears)) as file:
                 self.assertEqual(file.read(), "another's")
             os.remove(self.path(appears))
+
+    def test_a_file_system_without_hard_links_is_named(self):
+        policy = self.open(checkpoints.entry("p"))["p"]
+        for number in (errno.EPERM, errno.EOPNOTSUPP):
+            with mock.patch.object(os, "link", side_effect=OSError(number, os.strerror(number))):
+                with self.assertRaisesRegex(TroupeError, r"p: cannot be written: its file system has no hard links .*, expected some, or overwrite=True"):
+                    policy.export(self.path("p"))
+                self.assertEqual(self.files(), [])
+                policy.export(self.path("p"), overwrite=True)
+            os.remove(self.path("p"))
+            os.remove(self.path("p.golden.npz"))
 
     def test_what_is_no_regular_file_is_refused_before_work_begins(self):
         policy = self.open(checkpoints.entry("p"))["p"]

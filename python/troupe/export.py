@@ -8,6 +8,7 @@ it is put in its place.
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import importlib.util
 import json
@@ -300,6 +301,11 @@ def _link(part: str, path: str) -> None:
         os.link(part, path)
     except FileExistsError:
         raise TroupeError(f"{path} has appeared meanwhile, expected no file: overwrite=True (--overwrite) replaces it", REFUSED) from None
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP):
+            raise
+        raise TroupeError(f"{path}: cannot be written: its file system has no hard links ({error.strerror}), expected some, or overwrite=True (--overwrite), "
+                          "which needs none", REFUSED) from None
 
 
 def _remove(path: str) -> None:
