@@ -153,6 +153,28 @@ class ExportTest(unittest.TestCase):
                     policy.export(self.path("p"), overwrite=overwrite)
             self.assertEqual(self.files(), [])
 
+    def test_what_was_to_be_overwritten_is_back_where_the_second_file_cannot_be_placed(self):
+        policy = self.open(checkpoints.entry("p"))["p"]
+        for name in ("p", "p.golden.npz"):
+            with open(self.path(name), "w") as file:
+                file.write(f"the old {name}")
+        replace = os.replace
+
+        def fail(source, target):
+            if target.endswith(export.GOLDEN_SUFFIX):
+                raise OSError(5, "Input/output error")
+            replace(source, target)
+
+        with mock.patch.object(os, "replace", fail):
+            with self.assertRaisesRegex(TroupeError, "p.golden.npz: cannot be written: Input/output error"):
+                policy.export(self.path("p"), overwrite=True)
+        self.assertEqual(self.files(), ["p", "p.golden.npz"])
+        for name in self.files():
+            with open(self.path(name)) as file:
+                self.assertEqual(file.read(), f"the old {name}")
+        policy.export(self.path("p"), overwrite=True)
+        self.assertEqual(self.files(), ["p", "p.golden.npz"])
+
     def test_a_file_that_appears_meanwhile_stays(self):
         policy = self.open(checkpoints.entry("p"))["p"]
         for appears in ("p", "p.golden.npz"):

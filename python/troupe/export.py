@@ -283,16 +283,28 @@ def _temporary_beside(path: str) -> Iterator[str]:
 
 
 def _place(files: Sequence[Tuple[str, str]], overwrite: bool) -> None:
-    """Gives each (temporary, path) its name: all of them or, after an error, none."""
-    with contextlib.ExitStack() as undo:
+    """Gives each (temporary, path) its name: all of them or, after an error, none; what was overwritten until then is back."""
+    with contextlib.ExitStack() as done, contextlib.ExitStack() as undo:
         for part, path in files:
+            old = f"{part}.old"
             with _errors_of(path):
                 if overwrite:
+                    with contextlib.suppress(OSError):  # nothing was there, or there are no hard links: then nothing comes back
+                        os.link(path, old)
+                        done.callback(_remove, old)
                     os.replace(part, path)
                 else:
                     _link(part, path)
-            undo.callback(_remove, path)
+            undo.callback(_put_back, old, path)
         undo.pop_all()
+
+
+def _put_back(old: str, path: str) -> None:
+    """Undoes that `path` got its name: what was there before, or nothing."""
+    try:
+        os.replace(old, path)
+    except OSError:
+        _remove(path)
 
 
 def _link(part: str, path: str) -> None:
