@@ -83,7 +83,7 @@ class ActedPolicy {
     base::MutexLock lock(&mutex_);
     TROUPE_RETURN_IF_ERROR(MakeActorLocked(weights, seed));
     auto* const actor = dynamic_cast<inference::Actor*>(actor_.get());
-    if (actor == nullptr) return WithoutNetwork();
+    if (actor == nullptr) return NoNetworkError();
     TROUPE_ASSIGN_OR_RETURN(const inference::ActInput input, InputOf(rows));
     const absl::Span<float> all(outputs, static_cast<size_t>(rows.rows * spec_.actor_output_size()));
     TROUPE_RETURN_IF_ERROR(actor->Forward(input, all));
@@ -93,7 +93,7 @@ class ActedPolicy {
 
   /// As troupe_acting_network; `entry` is the policy's of the table.
   absl::StatusOr<const char*> Network(const nlohmann::ordered_json& entry) {
-    if (!spec_.policy_class.has_weights()) return WithoutNetwork();
+    if (!spec_.policy_class.has_weights()) return NoNetworkError();
     const policy::ParameterLayout layout = policy::ParameterLayout::For(spec_);
     nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
     for (const policy::ParameterEntry& tensor : layout.entries()) {
@@ -111,7 +111,7 @@ class ActedPolicy {
 
   /// As troupe_acting_weights.
   absl::Status Weights(const storage::CheckpointWeights& weights, float* parameters, double* moments) const {
-    if (!spec_.policy_class.has_weights()) return WithoutNetwork();
+    if (!spec_.policy_class.has_weights()) return NoNetworkError();
     if (spec_.normalize_observations && moments == nullptr) {
       return absl::InvalidArgumentError("got no moments, expected an address");
     }
@@ -163,7 +163,7 @@ class ActedPolicy {
     return input;
   }
 
-  absl::Status WithoutNetwork() const {
+  absl::Status NoNetworkError() const {
     return absl::FailedPreconditionError(absl::StrCat("policy \"", spec_.id.value(), "\" is of class ",
                                                       spec_.policy_class.ToString(), ", which has no network"));
   }

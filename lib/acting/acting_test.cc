@@ -1,7 +1,9 @@
 #include "lib/acting/acting.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <random>
@@ -9,12 +11,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/crc32c.h"
 #include "lib/inference/action_bounds.h"
 #include "lib/inference/actor.h"
 #include "lib/policy/parameter_layout.h"
 #include "lib/policy/testing.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/testing.h"
+#include "lib/storage/testing/forge_manifest.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -51,7 +55,6 @@ class ActingTest : public ::testing::Test {
     module.actor.hidden_sizes = {};
     module.actor.module = {std::string(64, 'a'), {{"weight", {2, 3}}}};
     specs_ = {masked, gru, tanh, python, module};
-    learner::LearnerState state = storage::StateForTesting(masked, 400);
     std::mt19937 random(3);
     for (size_t p = 0; p < specs_.size(); ++p) {
       policy::PolicyState of = storage::StateForTesting(specs_[p], 400).policies[0];
@@ -62,18 +65,46 @@ class ActingTest : public ::testing::Test {
       if (p == 3) of = {.id = specs_[p].id};
       states_.push_back(of);
     }
-    state.policies = states_;
     const std::vector<policy::MappingRule> rules = {{"a0", {{specs_[0].id, 1}, {specs_[3].id, 1}}},
                                                     {"*", {{specs_[1].id, 1}, {specs_[2].id, 3}}}};
     table_ = *policy::PolicyTable::Make(specs_, {true, true, true, false, true}, rules, {"a0", "a1", "a2", "a3"});
+    WriteCheckpoint();
+  }
+  ~ActingTest() override { troupe_acting_close(acting_); }
+
+  std::string folder() const { return scratch_.path(); }
+  void WriteCheckpoint() {
+    std::filesystem::remove_all(folder());
+    std::filesystem::create_directory(folder());
+    learner::LearnerState state = storage::StateForTesting(specs_[0], 400);
+    state.policies = states_;
     state.table = table_;
     EXPECT_EQ(storage::WriteCheckpointFiles(storage::FileSystem::Posix(), folder(), state, specs_,
                                             {.spec_hash = 42, .config_yaml = "seed: 1\n"}),
               absl::OkStatus());
   }
-  ~ActingTest() override { troupe_acting_close(acting_); }
-
-  std::string folder() const { return scratch_.path(); }
+  /// Makes a weight of policy 0 a NaN, with the checksum that fits.
+  void WriteNan() {
+    const std::string path = folder() + "/policies.safetensors";
+    std::string file = *storage::FileSystem::Posix().ReadFile(path, 8 << 20);
+    uint64_t header_bytes = 0;
+    std::memcpy(&header_bytes, file.data(), sizeof(header_bytes));
+    const size_t data = sizeof(header_bytes) + header_bytes;
+    size_t begin = file.size(), end = 0;
+    const auto header = nlohmann::json::parse(file.substr(sizeof(header_bytes), header_bytes));
+    for (const auto& [name, tensor] : header.items()) {
+      if (name.rfind(specs_[0].id.value() + "/", 0) != 0) continue;
+      begin = std::min(begin, data + tensor["data_offsets"][0].get<size_t>());
+      end = std::max(end, data + tensor["data_offsets"][1].get<size_t>());
+    }
+    const float nan = std::nanf("");
+    std::memcpy(file.data() + begin, &nan, sizeof(nan));
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << file;
+    storage::ForgeManifest(folder(), [&](nlohmann::json& manifest) {
+      manifest["weights_crc32c"][0] =
+          absl::StrCat(absl::Hex(base::Crc32c(file.data() + begin, end - begin), absl::kZeroPad8));
+    });
+  }
   void Open() { ASSERT_EQ(troupe_acting_open(folder().c_str(), kSeed, &acting_, &error_), 0) << error_.text; }
 
   /// What a worker's actor does for the same rows, in the environment's space.
@@ -183,12 +214,12 @@ TEST_F(ActingTest, TheLastLayerIsThatOfAWorkersActor) {
   }
 }
 
-TEST_F(ActingTest, ANetworkIsToldWithItsWeights) {
+TEST_F(ActingTest, ANetworkIsDescribedWithItsWeights) {
   Open();
   for (const int32_t place : {0, 1, 2, 4}) {
-    const char* told = nullptr;
-    ASSERT_EQ(troupe_acting_network(acting_, place, &told, &error_), 0) << error_.text;
-    const auto network = nlohmann::json::parse(told);
+    const char* text = nullptr;
+    ASSERT_EQ(troupe_acting_network(acting_, place, &text, &error_), 0) << error_.text;
+    const auto network = nlohmann::json::parse(text);
     const policy::PolicyState& state = states_[static_cast<size_t>(place)];
     EXPECT_EQ(network["spec"]["id"], state.id.value());
     std::vector<float> parameters(network["parameters"].get<size_t>());
@@ -357,6 +388,22 @@ TEST_F(ActingTest, MemoryThatIsMissingIsSaid) {
   }
   EXPECT_EQ(troupe_acting_outputs(acting_, &whole, nullptr, &error_), 3);
   EXPECT_THAT(error_.text, HasSubstr("no outputs"));
+}
+
+// A learner writes neither; whoever can compute a checksum can.
+TEST_F(ActingTest, WeightsThatAWorkerRefusesAreNotGiven) {
+  states_[1].SetMoments(policy::kObservationMoments, {9, {0.5, 1e300, 2}, {1, 0.25, 0}});
+  WriteCheckpoint();
+  WriteNan();
+  Open();
+  std::vector<float> parameters(10000);
+  std::vector<double> moments(6);
+  EXPECT_EQ(troupe_acting_weights(acting_, 0, parameters.data(), nullptr, &error_), 3);
+  EXPECT_THAT(error_.text, HasSubstr("policy \"masked\""));
+  EXPECT_THAT(error_.text, HasSubstr("not finite"));
+  EXPECT_EQ(troupe_acting_weights(acting_, 1, parameters.data(), moments.data(), &error_), 3);
+  EXPECT_THAT(error_.text, HasSubstr("policy \"gru\": observation_mean[1] is not finite")) << "as a float";
+  EXPECT_EQ(troupe_acting_weights(acting_, 2, parameters.data(), nullptr, &error_), 0) << error_.text;
 }
 
 TEST_F(ActingTest, DamagedWeightsAreNoneToActWith) {

@@ -49,6 +49,16 @@ class PseudoTerminal {
   int its_ = -1;
 };
 
+/// A pipe whose ends are closed with it.
+struct Pipe {
+  Pipe() { EXPECT_EQ(pipe(fds), 0); }
+  ~Pipe() {
+    close(fds[0]);
+    close(fds[1]);
+  }
+  int fds[2];
+};
+
 /// A file of a descriptor that stays open.
 struct File {
   explicit File(int fd) : file(fdopen(dup(fd), "w")) {}
@@ -98,42 +108,35 @@ TEST(TerminalBlockTest, AnInterruptedBlockStaysAsItIs) {
 TEST(TerminalBlockTest, NobodyDrawsOnATerminalThatWasTaken) {
   PseudoTerminal terminal;
   const File out(terminal.fd()), err(terminal.fd());
-  int pipe_fds[2];
-  ASSERT_EQ(pipe(pipe_fds), 0);
+  const Pipe ends;
   TerminalBlock block(out.file, err.file);
-  block.ShareThrough(pipe_fds[0]);
+  block.ShareThrough(ends.fds[0]);
   block.Draw("one\n", {"one"});
   block.WriteAbove("above\n");
   EXPECT_EQ(terminal.Take(), "one\n\x1b[1A\r\x1b[Jabove\none\n");
-  EXPECT_TRUE(TakeTerminal(pipe_fds[1], absl::ZeroDuration()));
+  EXPECT_TRUE(TakeTerminal(ends.fds[1], absl::ZeroDuration()));
   block.Draw("\x1b[1A\rtwo\n", {"two"});
   block.WriteAbove("below\n");
   EXPECT_EQ(terminal.Take(), "below\n");
   block.ShareThrough(std::nullopt);
   block.Draw("end\n", {});
   EXPECT_EQ(terminal.Take(), "end\n");
-  close(pipe_fds[0]);
-  close(pipe_fds[1]);
 }
 
 TEST(TerminalBlockTest, WhoTakesTheTerminalWaitsForWhatIsBeingWritten) {
   PseudoTerminal terminal;
   const File out(terminal.fd()), err(terminal.fd());
-  int pipe_fds[2];
-  ASSERT_EQ(pipe(pipe_fds), 0);
+  const Pipe ends;
   TerminalBlock block(out.file, err.file);
-  block.ShareThrough(pipe_fds[0]);
-  block.WriteAbove([&] { EXPECT_FALSE(TakeTerminal(pipe_fds[1], absl::Milliseconds(5))) << "it is in use"; });
-  EXPECT_TRUE(TakeTerminal(pipe_fds[1], absl::ZeroDuration()));
-  close(pipe_fds[0]);
-  close(pipe_fds[1]);
+  block.ShareThrough(ends.fds[0]);
+  block.WriteAbove([&] { EXPECT_FALSE(TakeTerminal(ends.fds[1], absl::Milliseconds(5))) << "it is in use"; });
+  EXPECT_TRUE(TakeTerminal(ends.fds[1], absl::ZeroDuration()));
 }
 
 TEST(TerminalBlockTest, WhereLinesGoElsewhereTheBlockIsLeftAlone) {
   PseudoTerminal terminal, another;
-  int pipe_fds[2];
-  ASSERT_EQ(pipe(pipe_fds), 0);
-  for (const int elsewhere : {another.fd(), pipe_fds[1]}) {
+  const Pipe ends;
+  for (const int elsewhere : {another.fd(), ends.fds[1]}) {
     const File out(terminal.fd()), err(elsewhere);
     TerminalBlock block(out.file, err.file);
     block.Draw("one\n", {"one"});
@@ -142,9 +145,7 @@ TEST(TerminalBlockTest, WhereLinesGoElsewhereTheBlockIsLeftAlone) {
   }
   EXPECT_EQ(another.Take(), "a line\n");
   char bytes[16];
-  EXPECT_EQ(read(pipe_fds[0], bytes, sizeof(bytes)), 7);
-  close(pipe_fds[0]);
-  close(pipe_fds[1]);
+  EXPECT_EQ(read(ends.fds[0], bytes, sizeof(bytes)), 7);
 }
 
 /// stdout and stderr are `fd` while it is there.

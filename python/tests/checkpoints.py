@@ -1,12 +1,9 @@
-"""Checkpoints of policies of every kind, with random weights: what the tests of what leaves a checkpoint read. They are written by write_policies
-(lib/acting), which the variable TROUPE_WRITE_POLICIES names."""
+"""Checkpoints of policies of every kind, with random weights: what the tests of what leaves a checkpoint read. They are
+written by write_policies (lib/acting), which the variable TROUPE_WRITE_POLICIES names."""
 
 import json
 import os
 import subprocess
-
-from troupe import acting
-from troupe.policy import Policy
 
 IMAGES = "Box(0, 255, [12, 11, 3], uint8)"
 PARTS = 'Dict{"camera": Box(0, 255, [10, 10, 1], uint8), "goal": Discrete(4), "joints": Tuple(Box(-inf, inf, [3]), MultiBinary(2))}'
@@ -57,8 +54,8 @@ def every_kind():
     ]
 
 
-def write(folder, entries, agents=("a0", "a1", "a2")):
-    """A checkpoint of these policies."""
+def write(folder, entries, agents=("a0", "a1", "a2"), damaged=None):
+    """A checkpoint of these policies. damaged: the id of one that workers refuse, which normalizes observations."""
     entries = [dict(each, slot=slot) for slot, each in enumerate(entries)]
     mapping = [{"agents": "*", "policies": [{"policy": each["id"], "weight": 1.0} for each in entries]}]
     table = os.path.join(folder, "table.json")
@@ -66,12 +63,7 @@ def write(folder, entries, agents=("a0", "a1", "a2")):
         json.dump({"format": 2, "revision": 0, "agents": list(agents), "policies": entries, "mapping": mapping}, file)
     checkpoint = os.path.join(folder, "checkpoint")
     os.mkdir(checkpoint)
-    done = subprocess.run([os.environ["TROUPE_WRITE_POLICIES"], table, checkpoint], capture_output=True, text=True)
+    done = subprocess.run([os.environ["TROUPE_WRITE_POLICIES"], table, checkpoint, *([damaged] if damaged else [])], capture_output=True, text=True)
     if done.returncode != 0:
         raise AssertionError(done.stderr)
     return checkpoint
-
-
-def open_policies(checkpoint):
-    opened = acting.Checkpoint(checkpoint, 0)
-    return {described["id"]: Policy(opened, place) for place, described in enumerate(opened.description["policies"])}

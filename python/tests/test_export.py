@@ -1,10 +1,13 @@
-"""What leaves a checkpoint with numpy alone: a policy's network as data, safetensors with golden rows, errors, and the command's Python half. What needs
-PyTorch: test_torch_policy.py."""
+"""What leaves a checkpoint with numpy alone: a policy's network as data, safetensors with golden rows, errors, and the
+command's Python half. What needs PyTorch: test_torch_policy.py."""
 
 import contextlib
+import errno
 import io
 import json
 import os
+import secrets
+import stat
 import struct
 import sys
 import tempfile
@@ -19,6 +22,8 @@ sys.path[:0] = [FOLDER, os.path.dirname(FOLDER)]
 import checkpoints  # noqa: E402
 from troupe import TroupeError, export, export_command  # noqa: E402
 from troupe.networks import Head, read_head  # noqa: E402
+from troupe.policy import open_policies  # noqa: E402
+from troupe.program import REFUSED, USAGE  # noqa: E402
 
 
 def read_safetensors(path):
@@ -26,11 +31,12 @@ def read_safetensors(path):
     with open(path, "rb") as file:
         header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
         data = file.read()
-    metadata = header.pop("__metadata__")
     kinds = {"F32": "<f4", "F64": "<f8"}
+    metadata = header.pop("__metadata__")
     begin = 0
     for entry in header.values():
         assert entry["data_offsets"][0] == begin, "the numbers have no gaps"
+        assert begin % np.dtype(kinds[entry["dtype"]]).itemsize == 0, "a tensor can be read where it lies"
         begin = entry["data_offsets"][1]
     assert begin == len(data)
     return {name: np.frombuffer(data[slice(*entry["data_offsets"])], kinds[entry["dtype"]]).reshape(entry["shape"]) for name, entry in header.items()}, metadata
@@ -46,7 +52,7 @@ class ExportTest(unittest.TestCase):
         return os.path.join(self.folder, *parts)
 
     def open(self, *entries):
-        return checkpoints.open_policies(checkpoints.write(self.folder, entries))
+        return open_policies(checkpoints.write(self.folder, entries), 0)
 
     def test_safetensors_of_every_kind_with_golden_rows(self):
         for policy in self.open(*checkpoints.every_kind()).values():
@@ -92,18 +98,18 @@ class ExportTest(unittest.TestCase):
         entry = checkpoints.entry("mixed", action=checkpoints.MIXED, min_log_std=-2.0, max_log_std=1.0)
         head = read_head(entry)
         self.assertEqual(head, Head("gaussian", (3, 2, 2, 2), ((9, 11), (11, 14)), (), -2.0, 1.0))
-        said = head.split(np.arange(28, dtype=np.float32).reshape(2, 14), np.float32([-3, 0, 0.5, 1, 2]))
-        self.assertEqual({name: values[0].tolist() for name, values in said.items()},
+        named = head.split(np.arange(28, dtype=np.float32).reshape(2, 14), np.float32([-3, 0, 0.5, 1, 2]))
+        self.assertEqual({name: values[0].tolist() for name, values in named.items()},
                          {"logits": list(range(9)), "mean": [9, 10, 11, 12, 13], "log_std": [-2, 0, 0.5, 1, 1]})
         head = read_head({**entry, "free_log_std": False})
         self.assertEqual((head.first, head.second), (((9, 11), (13, 16)), ((11, 13), (16, 19))))
-        said = head.split(np.arange(19, dtype=np.float32).reshape(1, 19) - 12, None)
-        self.assertEqual((said["mean"].tolist(), said["log_std"].tolist()), ([[-3, -2, 1, 2, 3]], [[-1, 0, 1, 1, 1]]))
+        named = head.split(np.arange(19, dtype=np.float32).reshape(1, 19) - 12, None)
+        self.assertEqual((named["mean"].tolist(), named["log_std"].tolist()), ([[-3, -2, 1, 2, 3]], [[-1, 0, 1, 1, 1]]))
         head = read_head({**checkpoints.entry("beta", action="Box(0, 1, [1])"), "continuous": "beta"})
-        said = head.split(np.float32([[0, 1e9], [-50, 2]]), None)
+        named = head.split(np.float32([[0, 1e9], [-50, 2]]), None)
         self.assertEqual(head.names, ["alpha", "beta"])
-        np.testing.assert_allclose(said["alpha"], [[1 + np.log(2)], [1]])
-        np.testing.assert_allclose(said["beta"], [[1000001], [1 + np.log1p(np.exp(2))]], rtol=1e-6)
+        np.testing.assert_allclose(named["alpha"], [[1 + np.log(2)], [1]])
+        np.testing.assert_allclose(named["beta"], [[1000001], [1 + np.log1p(np.exp(2))]], rtol=1e-6)
         with self.assertRaisesRegex(TroupeError, "policy mixed: got the distribution cauchy, expected gaussian"):
             read_head({**entry, "continuous": "cauchy"})
 
@@ -114,9 +120,10 @@ class ExportTest(unittest.TestCase):
         with open(path, "rb") as file:
             before = file.read()
         for there in (path, path + export.GOLDEN_SUFFIX):
-            with self.assertRaisesRegex(TroupeError, "is there already, expected no file: overwrite=True"):
+            with self.assertRaisesRegex(TroupeError, "is there already, expected no file: overwrite=True") as caught:
                 policy.export(path)
-            os.remove(path if there == path else there)
+            self.assertEqual(caught.exception.code, REFUSED)
+            os.remove(there)
         os.rename(self.path("table.json"), path)  # whatever it is
         policy.export(path, overwrite=True)
         with open(path, "rb") as file:
@@ -127,6 +134,121 @@ class ExportTest(unittest.TestCase):
             with self.assertRaisesRegex(TroupeError, "q.safetensors.golden.npz: cannot be written: No space left"):
                 policy.export(self.path("q.safetensors"))
         self.assertEqual(sorted(os.listdir(self.folder)), ["checkpoint", "p.safetensors", "p.safetensors.golden.npz"])
+
+    def files(self):
+        return sorted(set(os.listdir(self.folder)) - {"checkpoint", "table.json"})
+
+    def test_where_the_second_file_cannot_be_placed_the_first_is_not(self):
+        policy = self.open(checkpoints.entry("p"))["p"]
+        for name, overwrite in (("link", False), ("replace", True)):
+            place = getattr(os, name)
+
+            def fail(source, target, place=place):
+                if target.endswith(export.GOLDEN_SUFFIX):
+                    raise OSError(5, "Input/output error")
+                place(source, target)
+
+            with mock.patch.object(os, name, fail):
+                with self.assertRaisesRegex(TroupeError, "p.golden.npz: cannot be written: Input/output error"):
+                    policy.export(self.path("p"), overwrite=overwrite)
+            self.assertEqual(self.files(), [])
+
+    def test_what_was_to_be_overwritten_is_back_where_the_second_file_cannot_be_placed(self):
+        policy = self.open(checkpoints.entry("p"))["p"]
+        for name in ("p", "p.golden.npz"):
+            with open(self.path(name), "w") as file:
+                file.write(f"the old {name}")
+        replace = os.replace
+
+        def fail(source, target):
+            if target.endswith(export.GOLDEN_SUFFIX):
+                raise OSError(5, "Input/output error")
+            replace(source, target)
+
+        with mock.patch.object(os, "replace", fail):
+            with self.assertRaisesRegex(TroupeError, "p.golden.npz: cannot be written: Input/output error"):
+                policy.export(self.path("p"), overwrite=True)
+        self.assertEqual(self.files(), ["p", "p.golden.npz"])
+        for name in self.files():
+            with open(self.path(name)) as file:
+                self.assertEqual(file.read(), f"the old {name}")
+        policy.export(self.path("p"), overwrite=True)
+        self.assertEqual(self.files(), ["p", "p.golden.npz"])
+
+    def test_a_file_that_appears_meanwhile_stays(self):
+        policy = self.open(checkpoints.entry("p"))["p"]
+        for appears in ("p", "p.golden.npz"):
+            def sync(_, appears=appears):
+                with open(self.path(appears), "w") as file:
+                    file.write("another's")
+
+            with mock.patch.object(export, "_sync", sync):
+                with self.assertRaisesRegex(TroupeError, f"{appears} has appeared meanwhile, expected no file: overwrite=True") as caught:
+                    policy.export(self.path("p"))
+            self.assertEqual((caught.exception.code, self.files()), (REFUSED, [appears]))
+            with open(self.path(appears)) as file:
+                self.assertEqual(file.read(), "another's")
+            os.remove(self.path(appears))
+
+    def test_a_file_system_without_hard_links_is_named(self):
+        policy = self.open(checkpoints.entry("p"))["p"]
+        for number in (errno.EPERM, errno.EOPNOTSUPP):
+            with mock.patch.object(os, "link", side_effect=OSError(number, os.strerror(number))):
+                with self.assertRaisesRegex(TroupeError, r"p: cannot be written: its file system has no hard links .*, expected some, or overwrite=True"):
+                    policy.export(self.path("p"))
+                self.assertEqual(self.files(), [])
+                policy.export(self.path("p"), overwrite=True)
+            os.remove(self.path("p"))
+            os.remove(self.path("p.golden.npz"))
+
+    def test_what_is_no_regular_file_is_refused_before_work_begins(self):
+        policy = self.open(checkpoints.entry("p"))["p"]
+        made = {"a folder": os.mkdir, "a link": lambda path: os.symlink("/nowhere", path), "no regular file": os.mkfifo}
+        for target in ("p", "p.golden.npz"):
+            for kind, make in made.items():
+                make(self.path(target))
+                with mock.patch.object(export, "_golden", side_effect=AssertionError("work has begun")):
+                    with self.assertRaisesRegex(TroupeError, f"{target} is {kind}, expected a regular file or none") as caught:
+                        policy.export(self.path("p"), overwrite=True)
+                self.assertEqual((caught.exception.code, self.files()), (REFUSED, [target]))
+                (os.rmdir if kind == "a folder" else os.remove)(self.path(target))
+
+    def test_files_have_the_permissions_that_the_umask_leaves(self):
+        policy = self.open(checkpoints.entry("p"))["p"]
+        before = os.umask(0o027)
+        self.addCleanup(os.umask, before)
+        for _ in range(2):
+            done = policy.export(self.path("p"), overwrite=True)
+            self.assertEqual([stat.S_IMODE(os.stat(path).st_mode) for path in (done.path, done.golden)], [0o640, 0o640])
+
+    def test_a_temporary_is_no_file_of_anybody_elses(self):
+        policy = self.open(checkpoints.entry("p"))["p"]
+        with mock.patch.object(secrets, "token_hex", side_effect=["guessed"]):
+            os.symlink(self.path("theirs"), self.path(".guessed.part"))
+            with self.assertRaisesRegex(TroupeError, "p: cannot be written: File exists"):
+                policy.export(self.path("p"))
+        self.assertEqual(self.files(), [".guessed.part"])
+
+    def test_what_is_too_large_for_onnx_is_said_before_it_is_written(self):
+        policy = self.open(checkpoints.entry("p"))["p"]
+        size = sum(values.nbytes for values in policy.network.tensors.values())
+        self.assertEqual(export.MAX_ONNX_BYTES, 2 ** 31 - 2 ** 20)
+        words = f"policy p: got tensors of {size} bytes, expected at most {size - 1}, which an ONNX file can hold"
+        with mock.patch.object(export, "MAX_ONNX_BYTES", size - 1), self.assertRaisesRegex(TroupeError, words):
+            policy.export(self.path("p"), "onnx")
+        with mock.patch.object(export, "MAX_ONNX_BYTES", size), mock.patch.dict(sys.modules, {"torch": None}):
+            with self.assertRaisesRegex(TroupeError, "format onnx needs"):
+                policy.export(self.path("p"), "onnx")
+        with mock.patch.object(export, "MAX_ONNX_BYTES", 0):
+            policy.export(self.path("p"), "safetensors")
+
+    def test_weights_that_a_worker_refuses_do_not_leave(self):
+        entries = [checkpoints.entry(name, normalize_observations=True) for name in ("good", "bad")]
+        policies = open_policies(checkpoints.write(self.folder, entries, damaged="bad"), 0)
+        with self.assertRaisesRegex(TroupeError, r'policy "bad": observation_mean\[0\] is not finite'):
+            policies["bad"].export(self.path("p"))
+        self.assertEqual(self.files(), [])
+        policies["good"].export(self.path("p"))
 
     def test_a_large_discrete_observation_takes_its_rows_alone(self):
         policy = self.open(checkpoints.entry("p", "Discrete(1048576)", actor={"hidden_sizes": [1]}))["p"]
@@ -139,10 +261,12 @@ class ExportTest(unittest.TestCase):
             with self.assertRaisesRegex(TroupeError, r"torch_module needs the Python package torch, which .*python.* cannot import .*: pip install torch$"):
                 policy.torch_module()
             for format in ("torchscript", "onnx"):
-                with self.assertRaisesRegex(TroupeError, f"format {format} needs the Python package torch"):
+                with self.assertRaisesRegex(TroupeError, f"format {format} needs the Python package torch") as caught:
                     policy.export(self.path("p"), format)
-        with self.assertRaisesRegex(TroupeError, "got the format 'gguf', expected one of safetensors, torchscript, onnx"):
+                self.assertEqual(caught.exception.code, REFUSED)
+        with self.assertRaisesRegex(TroupeError, "got the format 'gguf', expected one of safetensors, torchscript, onnx") as caught:
             policy.export(self.path("p"), "gguf")
+        self.assertEqual(caught.exception.code, USAGE)
         self.assertFalse(os.path.exists(self.path("p")))
 
     def test_policies_without_a_network_of_ours(self):
@@ -169,14 +293,14 @@ class ExportTest(unittest.TestCase):
         code, out, _ = self.run_main(checkpoint, "--policy", "p", "--output", path)
         self.assertEqual((code, out), (0, f"wrote {path} and {path}.golden.npz: policy p, version 4\n"))
         code, out, err = self.run_main(checkpoint, "--policy", "p", "--output", path)
-        self.assertEqual((code, out), (1, ""))
+        self.assertEqual((code, out), (REFUSED, ""))
         self.assertRegex(err, r"^troupe: error: .*p\.safetensors is there already")
         code, out, _ = self.run_main(checkpoint, "--policy", "q", "--output", path, "--overwrite", "--json")
         self.assertEqual((code, json.loads(out)), (0, {"path": path, "golden": path + ".golden.npz", "policy_id": "q", "version": 4, "difference": 0,
                                                        "checked_with": ""}))
-        for asked, words in (([], "got no --policy of 2, expected one of p, q"), (["--policy", "r"], "got r, expected one of p, q")):
+        for asked, wanted, words in (([], USAGE, "got no --policy of 2, expected one of p, q"), (["--policy", "r"], 1, "got r, expected one of p, q")):
             code, _, err = self.run_main(checkpoint, *asked, "--output", path)
-            self.assertEqual(code, 1)
+            self.assertEqual(code, wanted)
             self.assertIn(words, err)
 
 

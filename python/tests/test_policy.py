@@ -4,7 +4,9 @@ tests/e2e/python_api_test.py."""
 import ctypes
 import os
 import sys
+import tempfile
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -139,6 +141,40 @@ class PolicyTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, r"got a state of shape \(2, 2\), expected \(3, 2\)"):
             policy.predict(np.zeros((3, 2)), np.zeros((2, 2)))
 
+    def test_one_states_rows_and_masks_are_exact(self):
+        fake = FakeCheckpoint((BOX, "Discrete(3)", {"state_size": 2, "mask_size": 3}))
+        policy = Policy(fake, 0)
+        policy.predict([0, 0], np.array([3.0, 4.0]))
+        self.assertEqual(fake.calls[-1]["state"], [[3, 4]], "one row may be given as it is")
+        for words, state in ((r"got a state of shape \(2, 3\), expected \(3, 2\)", np.zeros((2, 3))), (r"got a state of shape \(6,\)", np.zeros(6)),
+                             ("got a state of dtype complex128, expected real numbers", np.zeros((3, 2), complex))):
+            with self.assertRaisesRegex(ValueError, words):
+                policy.predict(np.zeros((3, 2)), state)
+        with self.assertRaisesRegex(ValueError, r"got episode_start of shape \(1,\), expected a truth value, or 3"):
+            policy.predict(np.zeros((3, 2)), np.zeros((3, 2)), [True])
+        for masks in (np.ones((2, 3)), np.ones((4, 3))):
+            with self.assertRaisesRegex(ValueError, f"got {len(masks)} action masks, expected 3"):
+                policy.predict(np.zeros((3, 2)), action_mask=masks)
+
+    def test_rows_of_outputs_are_exact(self):
+        """NumPy would repeat a row, and make 4 of 260 as a byte."""
+        image = Policy(FakeCheckpoint(("Box(0, 255, [2], uint8)", "Discrete(3)", {"state_size": 2, "mask_size": 3, "needs_agent": True})), 0)
+        rows = np.zeros((4, 2), np.uint8)
+        for words, given in ((r"got observations of shape \(4, 1\), expected \(4, 2\)", {"observations": np.zeros((4, 1), np.uint8)}),
+                             (r"got observations of shape \(2,\), expected \(2, 2\)", {"observations": np.zeros(2, np.uint8)}),
+                             ("got observations of dtype float64, expected whole numbers", {"observations": np.zeros((4, 2))}),
+                             (r"got observations from 0 to 256, expected whole numbers in \[0, 255\]", {"observations": np.array([[0, 256]])}),
+                             (r"got observations from -1 to 0, expected whole numbers in \[0, 255\]", {"observations": np.array([[0, -1]])}),
+                             ("got 0 observations, expected 1 to 65536", {"observations": np.zeros((0, 2), np.uint8)}),
+                             (r"got agent_slots of shape \(1,\), expected \(4,\)", {"agent_slots": np.zeros(1, int)}),
+                             ("got agent_slots of dtype float64, expected whole numbers", {"agent_slots": np.zeros(4)}),
+                             (r"got agent_slots from 0 to 2, expected whole numbers in \[0, 1\]", {"agent_slots": np.array([0, 1, 2, 0])}),
+                             (r"got action_masks of shape \(3,\), expected \(4, 3\)", {"action_masks": np.ones(3, bool)}),
+                             (r"got action_masks from 0 to 2, expected whole numbers in \[0, 1\]", {"action_masks": np.array([[0, 1, 2]] * 4)}),
+                             (r"got states of shape \(4, 1\), expected \(4, 2\)", {"states": np.zeros((4, 1))})):
+            with self.assertRaisesRegex(ValueError, f"^{words}"):
+                image.outputs(**{"observations": rows, **given})
+
     def test_a_policy_that_sees_its_agent_is_told(self):
         policy = Policy(FakeCheckpoint((BOX, "Discrete(3)", {"needs_agent": True})), 0)
         with self.assertRaisesRegex(ValueError, "give agent, one of agent_0"):
@@ -185,14 +221,31 @@ class AgentsTest(unittest.TestCase):
 
 
 class LibraryTest(unittest.TestCase):
-    def test_where_there_is_none_it_says_what_to_do(self):
-        before = os.environ.get("TROUPE_ACTING_LIBRARY")
-        self.addCleanup(os.environ.pop, "TROUPE_ACTING_LIBRARY") if before is None else self.addCleanup(os.environ.__setitem__, "TROUPE_ACTING_LIBRARY", before)
-        os.environ["TROUPE_ACTING_LIBRARY"] = "/no/such.so"
+    def setUp(self):
+        variables = mock.patch.dict(os.environ)
+        variables.start()
+        self.addCleanup(variables.stop)
+        os.environ.pop(acting.VARIABLE, None)
         acting.load.cache_clear()
         self.addCleanup(acting.load.cache_clear)
+
+    def test_where_there_is_none_it_says_what_to_do(self):
+        os.environ[acting.VARIABLE] = "/no/such.so"
         with self.assertRaisesRegex(TroupeError, "found no libtroupe_acting.so at /no/such.so: './troupe build troupe_acting'"):
             acting.Checkpoint("run/checkpoints/1", 0)
+
+    def test_what_is_no_library_is_named(self):
+        os.environ[acting.VARIABLE] = __file__
+        with self.assertRaisesRegex(TroupeError, "test_policy.py cannot be loaded: .*ELF"):
+            acting.Checkpoint("run/checkpoints/1", 0)
+
+    def test_that_of_a_build_is_a_checkouts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            own = os.path.join(folder, "python", "troupe", acting.LIBRARY)
+            with mock.patch.object(acting, "__file__", os.path.join(os.path.dirname(own), "acting.py")):
+                self.assertEqual(acting.candidates(), [own], "beside an installed package anybody's build may lie")
+                open(os.path.join(folder, "CMakePresets.json"), "w").close()
+                self.assertEqual(acting.candidates(), [own, os.path.join(folder, "build", "release", "lib", "acting", acting.LIBRARY)])
 
 
 if __name__ == "__main__":

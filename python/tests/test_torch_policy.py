@@ -1,9 +1,12 @@
-"""Policy.torch_module, and what is exported with it, against the outputs of a worker's actor (lib/acting). Needs torch, onnx and onnxruntime."""
+"""Policy.torch_module, and what is exported with it, against the outputs of a worker's actor (lib/acting). Needs torch,
+onnx and onnxruntime."""
 
 import contextlib
+import copy
 import hashlib
 import io
 import os
+import pickle
 import re
 import sys
 import tempfile
@@ -23,6 +26,8 @@ sys.path[:0] = [FOLDER, os.path.dirname(FOLDER)]
 
 import checkpoints  # noqa: E402
 from troupe import TroupeError  # noqa: E402
+from troupe.policy import open_policies  # noqa: E402
+from troupe.program import REFUSED  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -42,6 +47,32 @@ class Module(torch.nn.Module):
         return self.head(state) + mask.to(torch.float32), state
 
 
+class Forgetful(torch.nn.Module):
+    """A user's that ignores the one-hot, and has a buffer with the name of the policy's own parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(5, 2)
+        self.register_buffer("log_std", torch.tensor([3.0]))
+
+    def forward(self, obs: Tensor, agent_id: Tensor, state: Tensor, mask: Tensor) -> Tuple[Tensor, Tensor]:
+        return self.body(obs) * self.log_std, state
+
+
+def forgetful_entry(policy, content):
+    tensors = [{"name": name, "shape": shape, "is_buffer": name == "log_std"} for name, shape in
+               (("body.weight", [2, 5]), ("body.bias", [2]), ("log_std", [1]))]
+    actor = {"encoder": "torchscript", "hidden_sizes": [], "torchscript": {"sha256": hashlib.sha256(content).hexdigest(), "tensors": tensors}}
+    return checkpoints.entry(policy, action="Box(-1, 1, [2])", actor=actor, agent_id_size=3)
+
+
+def save_module(module, path):
+    """-> the file's bytes."""
+    torch.jit.script(module.eval()).save(path)
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def module_entry(policy, content, **more):
     tensors = [{"name": name, "shape": shape, "is_buffer": name == "scale"} for name, shape in
                (("body.weight", [2, 8]), ("body.bias", [2]), ("head.weight", [4, 2]), ("head.bias", [4]), ("scale", [1]))]
@@ -57,12 +88,12 @@ class TorchPolicyTest(unittest.TestCase):
         cls.folder = cls.scratch.name
         cls.module_path = os.path.join(cls.folder, "module.pt")
         torch.manual_seed(3)
-        torch.jit.script(Module().eval()).save(cls.module_path)
-        with open(cls.module_path, "rb") as file:
-            content = file.read()
+        content = save_module(Module(), cls.module_path)
+        cls.forgetful_path = os.path.join(cls.folder, "forgetful.pt")
         entries = [*checkpoints.every_kind(), checkpoints.entry("cartpole", "Box(-inf, inf, [4])", "Discrete(2)"), module_entry("module", content),
-                   module_entry("module_normed", content, normalize_observations=True)]
-        cls.policies = checkpoints.open_policies(checkpoints.write(cls.folder, entries))
+                   module_entry("module_normed", content, normalize_observations=True),
+                   forgetful_entry("forgetful", save_module(Forgetful(), cls.forgetful_path))]
+        cls.policies = open_policies(checkpoints.write(cls.folder, entries), 0)
 
     @classmethod
     def tearDownClass(cls):
@@ -81,10 +112,10 @@ class TorchPolicyTest(unittest.TestCase):
         self.assertLessEqual(difference, tolerance)
 
     def expected(self, policy, inputs):
-        """By name what a worker's actor says."""
-        said = policy.outputs(**inputs)
-        named = policy.network.head.split(said.outputs, policy.network.tensors.get("actor.log_std"))
-        return {**named, **({"next_states": said.states} if policy.state_size else {})}
+        """A worker's actor's outputs by name."""
+        computed = policy.outputs(**inputs)
+        named = policy.network.head.split(computed.outputs, policy.network.tensors.get("actor.log_std"))
+        return {**named, **({"next_states": computed.states} if policy.state_size else {})}
 
     def test_the_numbers_are_those_of_a_workers_actor(self):
         for policy in self.built_in():
@@ -94,10 +125,10 @@ class TorchPolicyTest(unittest.TestCase):
                 with self.subTest(policy.id, rows=rows), torch.no_grad():
                     inputs = network.sample_inputs(rows, seed)
                     for _ in range(3 if policy.state_size else 1):  # each with the state that the one before gave
-                        said = module(**{name: torch.from_numpy(inputs[name]) for name in module.input_names})
+                        outputs = module(**{name: torch.from_numpy(inputs[name]) for name in module.input_names})
                         wanted = self.expected(policy, inputs)
                         self.assertEqual(module.output_names, list(wanted))
-                        for values, name in zip(said, module.output_names):
+                        for values, name in zip(outputs, module.output_names):
                             self.assert_close(values.numpy(), wanted[name])
                         if policy.state_size:
                             inputs["states"] = wanted["next_states"]
@@ -128,19 +159,19 @@ class TorchPolicyTest(unittest.TestCase):
             policy = self.policies[name]
             inputs = policy.network.sample_inputs(20, 4)
             logp, module = policy.outputs(**inputs).logp, policy.torch_module()
-            said = dict(zip(module.output_names, module(**{each: torch.from_numpy(inputs[each]) for each in module.input_names})))
+            outputs = dict(zip(module.output_names, module(**{each: torch.from_numpy(inputs[each]) for each in module.input_names})))
             expected = torch.zeros(20)
             begin = 0
             for categories in policy.network.head.categories:
-                expected = expected + torch.log_softmax(said["logits"][:, begin:begin + categories], 1).max(1).values
+                expected = expected + torch.log_softmax(outputs["logits"][:, begin:begin + categories], 1).max(1).values
                 begin += categories
-            if "mean" in said:
-                expected = expected + torch.distributions.Normal(said["mean"], said["log_std"].exp()).log_prob(said["mean"]).sum(1)
+            if "mean" in outputs:
+                expected = expected + torch.distributions.Normal(outputs["mean"], outputs["log_std"].exp()).log_prob(outputs["mean"]).sum(1)
             if name == "squashed":
-                expected = expected - torch.log1p(-torch.tanh(said["mean"].double()) ** 2).sum(1)
+                expected = expected - torch.log1p(-torch.tanh(outputs["mean"].double()) ** 2).sum(1)
             if name == "beta":
-                mean = said["alpha"] / (said["alpha"] + said["beta"])
-                expected = expected + (torch.distributions.Beta(said["alpha"], said["beta"]).log_prob(mean) - np.log(2)).sum(1)
+                mean = outputs["alpha"] / (outputs["alpha"] + outputs["beta"])
+                expected = expected + (torch.distributions.Beta(outputs["alpha"], outputs["beta"]).log_prob(mean) - np.log(2)).sum(1)
             self.assert_close(expected.detach().numpy(), logp, 1e-4)
 
     def test_it_trains(self):
@@ -161,8 +192,8 @@ class TorchPolicyTest(unittest.TestCase):
                 module, network = torch.jit.load(done.path, _extra_files=extra), policy.network
                 self.assertEqual(extra["troupe.policy"], policy.id.encode())
                 inputs = network.sample_inputs(13, 9)  # another number of rows than it was traced with
-                said = module(**{name: torch.from_numpy(inputs[name]) for name in network.input_names})
-                for values, wanted in zip(said, self.expected(policy, inputs).values()):
+                outputs = module(**{name: torch.from_numpy(inputs[name]) for name in network.input_names})
+                for values, wanted in zip(outputs, self.expected(policy, inputs).values()):
                     self.assert_close(values.detach().numpy(), wanted)
                 self.assertEqual(sorted(module.state_dict()), sorted(network.all_tensors()))
 
@@ -177,12 +208,12 @@ class TorchPolicyTest(unittest.TestCase):
                 self.assertEqual([each.name for each in session.get_outputs()], network.output_names)
                 for rows in (1, 13):
                     inputs = network.sample_inputs(rows, 9)
-                    said = session.run(None, {name: inputs[name] for name in network.input_names})
-                    for values, wanted in zip(said, self.expected(policy, inputs).values()):
+                    outputs = session.run(None, {name: inputs[name] for name in network.input_names})
+                    for values, wanted in zip(outputs, self.expected(policy, inputs).values()):
                         self.assert_close(values, wanted, 1e-4)
                 golden = np.load(done.golden)
-                said = session.run(None, {name: golden[f"input.{name}"] for name in network.input_names})
-                for values, name in zip(said, network.output_names):
+                outputs = session.run(None, {name: golden[f"input.{name}"] for name in network.input_names})
+                for values, name in zip(outputs, network.output_names):
                     self.assert_close(values, golden[f"output.{name}"], 1e-4)
                 properties = {each.key: each.value for each in onnx.load(done.path).metadata_props}
                 self.assertEqual((properties["troupe.policy"], properties["troupe.version"]), (policy.id, "4"))
@@ -204,12 +235,46 @@ class TorchPolicyTest(unittest.TestCase):
                 done = policy.export(self.path(f"{name}.{format}"), format, torchscript=self.module_path)
                 self.assertEqual(done.checked_with, checked_with)
 
+    def test_an_input_that_a_users_network_ignores_is_none_of_its_graph(self):
+        policy = self.policies["forgetful"]
+        done = policy.export(self.path("forgetful.onnx"), "onnx", torchscript=self.forgetful_path)
+        self.assertEqual(done.checked_with, "onnxruntime")
+        session = onnxruntime.InferenceSession(done.path, providers=["CPUExecutionProvider"])
+        golden = np.load(done.golden)
+        names = [each.name for each in session.get_inputs()]
+        self.assertEqual((names, [name for name in golden if name.startswith("input.")]), (["observations"], ["input.observations"]))
+        mean, log_std = session.run(None, {"observations": golden["input.observations"]})
+        self.assert_close(mean, golden["output.mean"])
+        tensors = policy.network.tensors
+        x = golden["input.observations"] @ tensors["actor.body.weight"].T + tensors["actor.body.bias"]
+        self.assert_close(mean, x * tensors["actor.buffers.log_std"])
+        self.assert_close(log_std, np.tile(tensors["actor.log_std"], (8, 1)))
+        with mock.patch("importlib.util.find_spec", return_value=None):  # the graph alone has to do
+            done = policy.export(self.path("unchecked.onnx"), "onnx", torchscript=self.forgetful_path)
+        self.assertEqual((done.checked_with, [name for name in np.load(done.golden) if name.startswith("input.")]), ("", ["input.observations"]))
+
+    def test_a_module_can_be_copied_and_pickled(self):
+        for policy in self.policies.values():
+            own = {"forgetful": self.forgetful_path}.get(policy.id, self.module_path) if policy.network.is_module else None
+            module = policy.torch_module(torchscript=own)
+            copies = [copy.deepcopy(module)]
+            if own is None:  # a ScriptModule has a format of its own
+                copies.append(pickle.loads(pickle.dumps(module)))
+            inputs = {name: torch.from_numpy(policy.network.sample_inputs(3, 8)[name]) for name in module.input_names}
+            for other in copies:
+                with self.subTest(policy.id), torch.no_grad():
+                    other.load_state_dict(pickle.loads(pickle.dumps(module.state_dict())))
+                    for got, wanted in zip(other(**inputs), module(**inputs)):
+                        self.assertTrue(torch.equal(got, wanted))
+                    self.assertEqual(other.input_names, module.input_names)
+
     def test_a_users_file_is_run_where_it_is_named_alone(self):
         policy = self.policies["module"]
         wanted = policy.network.actor["torchscript"]["sha256"]
-        for ask in (policy.torch_module, lambda: policy.export(self.path("none.pt"), "torchscript"), lambda: policy.export(self.path("none"))):
-            with self.assertRaisesRegex(TroupeError, f"policy module is a TorchScript module, sha256:{wanted}, .*expected torchscript=FILE"):
-                ask()
+        for make in (policy.torch_module, lambda: policy.export(self.path("none.pt"), "torchscript"), lambda: policy.export(self.path("none"))):
+            with self.assertRaisesRegex(TroupeError, f"policy module is a TorchScript module, sha256:{wanted}, .*expected torchscript=FILE") as caught:
+                make()
+            self.assertEqual(caught.exception.code, REFUSED)
         other = self.path("other.pt")
         with open(other, "wb") as file:
             file.write(b"another file")
@@ -222,9 +287,9 @@ class TorchPolicyTest(unittest.TestCase):
         with open(os.path.join(FOLDER, "..", "..", "docs", "python.md")) as file:
             block, = [text for text in re.findall(r"```python\n(.*?)```", file.read(), re.S) if "import torch" in text]
         run = types.SimpleNamespace(policies=lambda: {"left": self.policies["cartpole"]})
-        with contextlib.chdir(self.folder), contextlib.redirect_stdout(io.StringIO()) as said:
+        with contextlib.chdir(self.folder), contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(block, {"troupe": types.SimpleNamespace(load=lambda name: run)})
-        self.assertEqual(said.getvalue(), "['observations'] ['logits']\n")
+        self.assertEqual(printed.getvalue(), "['observations'] ['logits']\n")
 
     def test_what_differs_from_a_workers_actor_is_not_given_away(self):
         policy = self.policies["bytes"]

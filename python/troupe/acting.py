@@ -8,7 +8,7 @@ import json
 import os
 from typing import Any, Dict, List, Optional, Tuple
 
-from troupe.program import TroupeError
+from troupe.program import REFUSED, TroupeError
 
 ACTING_VERSION = 2
 LIBRARY = "libtroupe_acting.so"
@@ -31,12 +31,15 @@ class Rows(ctypes.Structure):
 
 
 def candidates() -> List[str]:
-    """Where the library may be, first come first served."""
+    """Where the library may be, first come first served: where TROUPE_ACTING_LIBRARY says and nowhere else; in the
+    package, as a wheel and a bundle have it; in the build of the checkout that the package lies in."""
     given = os.environ.get(VARIABLE)
     if given:
         return [given]
     package = os.path.dirname(os.path.abspath(__file__))
-    return [os.path.join(package, LIBRARY), os.path.join(os.path.dirname(os.path.dirname(package)), "build", "release", "lib", "acting", LIBRARY)]
+    checkout = os.path.dirname(os.path.dirname(package))
+    built = [os.path.join(checkout, "build", "release", "lib", "acting", LIBRARY)] if os.path.isfile(os.path.join(checkout, "CMakePresets.json")) else []
+    return [os.path.join(package, LIBRARY), *built]
 
 
 @functools.lru_cache(maxsize=None)
@@ -45,16 +48,20 @@ def load() -> Any:
     path = next((path for path in candidates() if os.path.isfile(path)), None)
     if path is None:
         raise TroupeError(f"found no {LIBRARY} at {', '.join(candidates())}: './troupe build troupe_acting' in a checkout of Troupe makes it, and "
-                          f"{VARIABLE}=CHECKOUT/build/release/lib/acting/{LIBRARY} says where it is")
-    library = ctypes.CDLL(path)
+                          f"{VARIABLE}=CHECKOUT/build/release/lib/acting/{LIBRARY} says where it is", REFUSED)
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise TroupeError(f"{path} cannot be loaded: {error}", REFUSED) from None
     library.troupe_acting_version.restype = ctypes.c_uint32
     version = library.troupe_acting_version()
     if version != ACTING_VERSION:
-        raise TroupeError(f"{path} has version {version}, expected {ACTING_VERSION}: library and Python package are of different Troupes")
+        raise TroupeError(f"{path} has version {version}, expected {ACTING_VERSION}: library and Python package are of different Troupes", REFUSED)
     library.troupe_acting_rows_bytes.restype = ctypes.c_size_t
     rows_bytes = library.troupe_acting_rows_bytes()
     if rows_bytes != ctypes.sizeof(Rows):
-        raise TroupeError(f"{path} has rows of {rows_bytes} bytes, expected {ctypes.sizeof(Rows)}: library and Python package are of different Troupes")
+        raise TroupeError(f"{path} has rows of {rows_bytes} bytes, expected {ctypes.sizeof(Rows)}: library and Python package are of different Troupes",
+                          REFUSED)
     error = ctypes.POINTER(ErrorText)
     for name, result, arguments in (
         ("open", ctypes.c_int32, [ctypes.c_char_p, ctypes.c_uint64, ctypes.POINTER(ctypes.c_void_p), error]),
@@ -93,14 +100,15 @@ class Checkpoint:
         return list(places)
 
     def network(self, place: int) -> Dict[str, Any]:
-        """What the policy is made of, as troupe_acting_network says it. TroupeError for one without networks."""
+        """What the policy is made of, as troupe_acting_network has it. TroupeError for one without networks."""
         text, error = ctypes.c_char_p(), ErrorText()
         self.check(self._library.troupe_acting_network(self.handle, place, ctypes.byref(text), ctypes.byref(error)), error)
         network: Dict[str, Any] = json.loads(text.value or b"{}")
         return network
 
     def weights(self, place: int, parameters: int, moments: int) -> Tuple[bytes, Optional[bytes]]:
-        """So many float32 of the acting part, and so many float64, means before variances; None where that is 0. TroupeError."""
+        """So many float32 of the acting part, and so many float64, means before variances; None where that is 0.
+        TroupeError."""
         floats, doubles, error = (ctypes.c_float * parameters)(), (ctypes.c_double * moments)(), ErrorText()
         self.check(self._library.troupe_acting_weights(self.handle, place, floats, doubles if moments else None, ctypes.byref(error)), error)
         return bytes(floats), bytes(doubles) if moments else None

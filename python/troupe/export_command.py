@@ -9,7 +9,7 @@ from typing import Dict, List, Optional, Sequence
 
 from troupe.export import FORMATS
 from troupe.policy import Policy, open_policies
-from troupe.program import TroupeError
+from troupe.program import USAGE, TroupeError
 
 
 def _arguments(words: Optional[Sequence[str]]) -> argparse.Namespace:
@@ -27,10 +27,12 @@ def _arguments(words: Optional[Sequence[str]]) -> argparse.Namespace:
 def _find(policies: Dict[str, Policy], asked: Optional[str], checkpoint: str) -> Policy:
     if asked is None and len(policies) == 1:
         return next(iter(policies.values()))
-    if asked is None or asked not in policies:
-        got = f"got {asked}" if asked is not None else f"got no --policy of {len(policies)}"
-        shown: List[str] = list(policies)[:8]
-        raise TroupeError(f"{checkpoint}: {got}, expected one of {', '.join(shown)}{', ...' if len(policies) > len(shown) else ''}")
+    shown: List[str] = list(policies)[:8]
+    expected = f"expected one of {', '.join(shown)}{', ...' if len(policies) > len(shown) else ''}"
+    if asked is None:
+        raise TroupeError(f"{checkpoint}: got no --policy of {len(policies)}, {expected}", USAGE)
+    if asked not in policies:
+        raise TroupeError(f"{checkpoint}: got {asked}, {expected}")
     return policies[asked]
 
 
@@ -42,13 +44,13 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         done = policy.export(asked.output, asked.format, overwrite=asked.overwrite, torchscript=asked.allow_torchscript)
     except TroupeError as error:
         print(f"troupe: error: {error}", file=sys.stderr)
-        return 1
+        return error.code
     if asked.json:
         print(json.dumps({"path": done.path, "golden": done.golden, "policy_id": policy.id, "version": policy.version, "difference": done.difference,
                           "checked_with": done.checked_with}))
         return 0
-    asked_before = "the module" if policy.network.is_module else "a worker's actor"
-    checked = f"; {done.checked_with} says the same as {asked_before} to {done.difference:.1g}" if done.checked_with else ""
+    reference = "the module" if policy.network.is_module else "a worker's actor"
+    checked = f"; in {done.checked_with} it gives the outputs of {reference} to {done.difference:.1g}" if done.checked_with else ""
     print(f"wrote {done.path} and {done.golden}: policy {policy.id}, version {policy.version}{checked}")
     return 0
 

@@ -1,4 +1,5 @@
-"""A policy's network as a checkpoint has it: its tensors by name, what it reads, and what its last layer says. Needs numpy."""
+"""A policy's network as a checkpoint has it: its tensors by name, its inputs, and the columns of its last layer. Needs
+numpy."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ MAX_BETA_OUTPUT = 1e6
 _MIN_LOG_STD, _MAX_LOG_STD = -20.0, 5.0
 
 
-class Said(NamedTuple):
-    """What an actor says of rows. outputs: its last layer, [rows, outputs]; states: of one that remembers, after the decision; actions: the deterministic
-    ones [rows, words], in their space; logp: theirs, [rows], nats."""
+class ActorOutputs(NamedTuple):
+    """What an actor computes of rows. outputs: its last layer, [rows, outputs]; states: of one that remembers, after
+    the decision; actions: the deterministic ones [rows, words], in their space; logp: theirs, [rows], nats."""
 
     outputs: Array
     states: Array
@@ -34,9 +35,9 @@ class Said(NamedTuple):
 class Head:
     """What the columns of the actor's last layer are. Columns are [begin, end).
 
-    logits: columns of all logits, one discrete part of the action after another; categories: of each part. first and second: of each continuous part
-    the columns of its means (of a Beta: what makes alpha), and of its log standard deviations (what makes beta); second is empty where these are a
-    parameter, log_std.
+    logits: columns of all logits, one discrete part of the action after another; categories: of each part. first and
+    second: of each continuous part the columns of its means (of a Beta: what makes alpha), and of its log standard
+    deviations (what makes beta); second is empty where these are a parameter, log_std.
     """
 
     distribution: str  # gaussian, squashed_gaussian or beta
@@ -58,10 +59,11 @@ class Head:
         return (["logits"] if self.categories else []) + (continuous if self.first else [])
 
     def split(self, outputs: Array, log_std: Optional[Array]) -> Dict[str, Array]:
-        """By name what the last layer [rows, columns] says; log_std: the parameter, where there is one."""
-        said = {"logits": outputs[:, : self.logits]} if self.categories else {}
+        """The distribution's parameters by name, of the last layer [rows, columns]; log_std: the parameter, where there
+        is one."""
+        parameters = {"logits": outputs[:, : self.logits]} if self.categories else {}
         if not self.first:
-            return said
+            return parameters
         first = np.concatenate([outputs[:, begin:end] for begin, end in self.first], 1)
         second = np.concatenate([outputs[:, begin:end] for begin, end in self.second], 1) if self.second else np.broadcast_to(log_std, first.shape)
         if self.distribution == "beta":
@@ -69,13 +71,14 @@ class Head:
         else:
             second = np.clip(second, self.min_log_std, self.max_log_std)
         names = self.names[-2:]
-        return {**said, names[0]: first.astype(np.float32), names[1]: second.astype(np.float32)}
+        return {**parameters, names[0]: first.astype(np.float32), names[1]: second.astype(np.float32)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """spec: the policy's entry of the manifest's policy_table (docs/checkpoints.md). tensors: those of the actor by name, float32; mean and variance:
-    float64 [obs_size], of the observation, None where it is not normalized. outputs: columns of the last layer."""
+    """spec: the policy's entry of the manifest's policy_table (docs/checkpoints.md). tensors: those of the actor by
+    name, float32; mean and variance: float64 [obs_size], of the observation, None where it is not normalized. outputs:
+    columns of the last layer."""
 
     policy: str
     version: int
@@ -150,22 +153,22 @@ class Network:
 def read_network(checkpoint: acting.Checkpoint, place: int) -> Network:
     """Of a checkpoint's policy, whose weights are verified. TroupeError for one without networks."""
     described = checkpoint.description["policies"][place]
-    told = checkpoint.network(place)
-    spec = told["spec"]
+    network = checkpoint.network(place)
+    spec = network["spec"]
     size = described["obs_size"] if spec["normalize_observations"] else 0
-    parameters, moments = checkpoint.weights(place, told["parameters"], 2 * size)
+    parameters, moments = checkpoint.weights(place, network["parameters"], 2 * size)
     flat = np.frombuffer(parameters, np.float32)
-    tensors = {tensor["name"]: flat[tensor["offset"]:][:int(np.prod(tensor["shape"]))].reshape(tensor["shape"]) for tensor in told["tensors"]}
+    tensors = {tensor["name"]: flat[tensor["offset"]:][:int(np.prod(tensor["shape"]))].reshape(tensor["shape"]) for tensor in network["tensors"]}
     mean, variance = np.frombuffer(moments, np.float64).reshape(2, size) if moments is not None else (None, None)
     head = read_head(spec)
     columns = head.logits + sum(end - begin for begin, end in (*head.first, *head.second))
-    if columns != told["outputs"]:
-        raise TroupeError(f"policy {described['id']}: the actor has {told['outputs']} outputs, expected {columns}: library and Python package are of "
+    if columns != network["outputs"]:
+        raise TroupeError(f"policy {described['id']}: the actor has {network['outputs']} outputs, expected {columns}: library and Python package are of "
                           "different Troupes")
     return Network(
         policy=described["id"], version=described["version"], spec=spec, observation_space=spaces.parse(described["observation_space"]),
         observation_dtype=np.uint8 if described["obs_dtype"] == "uint8" else np.float32, observation_size=described["obs_size"],
-        state_size=described["state_size"], mask_size=described["mask_size"], agent_slots=tuple(described["agents"]), outputs=told["outputs"], head=head,
+        state_size=described["state_size"], mask_size=described["mask_size"], agent_slots=tuple(described["agents"]), outputs=network["outputs"], head=head,
         tensors=tensors, mean=mean, variance=variance)
 
 

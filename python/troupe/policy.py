@@ -15,7 +15,7 @@ from troupe import acting
 from troupe.env_adapters.observation_view import MASK_KEY, STATE_KEY
 from troupe.env_adapters.spaces import SpaceCodec, SpaceError
 from troupe.envs import spaces
-from troupe.networks import Network, Said, read_network
+from troupe.networks import ActorOutputs, Network, read_network
 
 if TYPE_CHECKING:
     from troupe.export import Exported
@@ -111,9 +111,7 @@ class Policy:
         with an action a row. state: [rows, state_size] of the decisions before, None: the first ones; episode_start: a truth value a row, which
         forgets; the state is None for a policy that remembers nothing. agent, action_mask: as for `act`, of batches one a row."""
         many = self._is_many(obs)
-        rows = len(obs) if many else 1
-        if not 1 <= rows <= acting.MAX_ROWS:
-            raise ValueError(f"got {rows} observations, expected 1 to {acting.MAX_ROWS}")
+        rows = _checked_rows(len(obs) if many else 1)
         if self._many is None or self._many.observations.shape[0] != rows:
             self._many = _Buffers(self._description, self._place, rows)
         buffers = self._many
@@ -127,10 +125,12 @@ class Policy:
             step += 1
         self._drawn += rows - 1
         if action_mask is not None:
+            if many and len(action_mask) != rows:
+                raise ValueError(f"got {len(action_mask)} action masks, expected {rows}")
             for row in range(rows):
                 buffers.masks[row] = self._mask(action_mask[row] if many else action_mask)
         if self.state_size:
-            self._write_states(buffers.states, state, episode_start)
+            self._write_states(buffers.states, state, episode_start, many)
         self._call(buffers, action_mask is not None, deterministic)
         actions = [self._action.unflatten_action(words) for words in buffers.actions]
         return (actions if many else actions[0]), (buffers.states.copy() if self.state_size else None)
@@ -140,54 +140,64 @@ class Policy:
         """Its tensors, and what its last layer is. TroupeError for a policy without networks."""
         return read_network(self._checkpoint, self._place)
 
-    def outputs(self, observations: Array, agent_slots: Optional[Array] = None, states: Optional[Array] = None, action_masks: Optional[Array] = None) -> Said:
-        """What a worker's actor computes of flattened rows [rows, obs_size]: for who holds another program's numbers against it. agent_slots: [rows];
-        states: [rows, state_size]; action_masks: [rows, mask_size], of the actions alone. TroupeError, also for a user's network, which needs
+    def outputs(self, observations: Array, agent_slots: Optional[Array] = None, states: Optional[Array] = None,
+                action_masks: Optional[Array] = None) -> ActorOutputs:
+        """What a worker's actor computes of flattened rows [rows, obs_size]: for who holds another program's numbers
+        against it. agent_slots: [rows]; states: [rows, state_size], zeros without; action_masks: [rows, mask_size], of
+        the actions alone. ValueError for another shape or dtype; TroupeError, also for a user's network, which needs
         LibTorch."""
-        buffers = _Buffers(self._description, self._place, len(observations))
-        buffers.observations[:] = observations
+        buffers = _Buffers(self._description, self._place, _checked_rows(len(observations)))
+        most = 255 if buffers.observations.dtype == np.uint8 else None
+        buffers.observations[:] = _exact("observations", observations, buffers.observations.shape, most)
         if agent_slots is not None:
-            buffers.keys[:, 2] = agent_slots
+            buffers.keys[:, 2] = _exact("agent_slots", agent_slots, (len(observations),), len(self._slots) - 1)
         if action_masks is not None:
-            buffers.masks[:] = action_masks
-        buffers.states[:] = 0 if states is None else states
+            buffers.masks[:] = _exact("action_masks", action_masks, buffers.masks.shape, 1)
+        before = 0 if states is None else _exact("states", states, buffers.states.shape)
+        buffers.states[:] = before
         outputs = np.zeros((len(observations), self.network.outputs), np.float32)
         self._checkpoint.outputs(buffers.call, outputs.ctypes.data)
-        buffers.states[:] = 0 if states is None else states
+        buffers.states[:] = before
         self._call(buffers, action_masks is not None, deterministic=True)
         actions = buffers.actions.astype(np.float64)
         for word, dtype in enumerate(self._description["word_dtypes"]):
             if dtype == "float32":
                 actions[:, word] = buffers.actions.view(np.float32)[:, word]
-        return Said(outputs, buffers.states, actions, buffers.logp)
+        return ActorOutputs(outputs, buffers.states, actions, buffers.logp)
 
     def torch_module(self, *, torchscript: Optional[str] = None) -> "PolicyModule":
-        """The actor as a torch.nn.Module in eval mode, with the weights of the checkpoint: all that it does with an observation but sampling, equal to a
-        worker's to 1e-4 of its row's scale. Needs PyTorch. torchscript: the file of a user's network (`model.torchscript`), which is a program and is run where it is named
-        here alone, as the run keeps it in RUN/torchscript. TroupeError, also for a policy without networks."""
+        """The actor as a torch.nn.Module in eval mode, with the weights of the checkpoint: all that it does with an
+        observation but sampling. Eight rows of its outputs are compared with a worker's, to 1e-4 of a row's largest
+        number where that is above 1 (not of a user's network). Needs PyTorch. torchscript: the file of a user's network
+        (`model.torchscript`), which is a program and is run where it is named here alone, as the run keeps it in
+        RUN/torchscript. TroupeError, also for a policy without networks."""
         from troupe.export import torch_module
 
         return torch_module(self.network, self.outputs, torchscript)
 
     def export(self, path: Union[str, "os.PathLike[str]"], format: str = "safetensors", *, overwrite: bool = False,
                torchscript: Optional[str] = None) -> "Exported":
-        """Writes the actor to a file, and PATH.golden.npz beside it: inputs, and what a worker's actor says of them, which was compared with what the file
-        says. format: "safetensors" (numpy alone), "torchscript" (needs PyTorch) or "onnx" (PyTorch and onnx). Files are whole or not there; one that is
-        there is left unless `overwrite`. torchscript: as for `torch_module`. TroupeError."""
+        """Writes the actor to a file, and golden rows to PATH.golden.npz: inputs, and the outputs of a worker's actor
+        (of a user's network, of its module). format: "safetensors" (numpy alone; of a user's network PyTorch, too),
+        "torchscript" (needs PyTorch) or "onnx" (PyTorch and onnx). A file of TorchScript, and of ONNX where onnxruntime
+        is installed, is run on these inputs: outputs differ by 1e-4 at most, of a row's largest number where that is
+        above 1. Both files are there and whole, or neither is; those that are there are left unless `overwrite`.
+        torchscript: as for `torch_module`. TroupeError."""
         from troupe.export import export
 
         return export(self.network, self.outputs, os.fspath(path), format, overwrite=overwrite, torchscript=torchscript)
 
-    def _write_states(self, states: Array, state: Optional[Array], episode_start: Any) -> None:
+    def _write_states(self, states: Array, state: Optional[Array], episode_start: Any, many: bool) -> None:
         if state is None:
             states.fill(0)
             return
-        given = np.asarray(state, np.float32)
-        if given.size != states.size:
-            raise ValueError(f"got a state of shape {given.shape}, expected {states.shape}")
-        states[:] = given.reshape(states.shape)
+        given = np.asarray(state)
+        states[:] = _exact("a state", given if many or given.ndim != 1 else given[np.newaxis], states.shape)
         if episode_start is not None:
-            states[np.broadcast_to(np.asarray(episode_start, bool), len(states))] = 0
+            starts = np.asarray(episode_start, bool)
+            if starts.shape not in ((), (len(states),)):
+                raise ValueError(f"got episode_start of shape {starts.shape}, expected a truth value, or {len(states)}")
+            states[np.broadcast_to(starts, len(states))] = 0
 
     def _decide(self, obs: Any, slot: int, mask: Any, deterministic: bool, env_id: int, episode: int, step: int) -> Any:
         """One row; what the policy remembers is in and out of `_one.states`."""
@@ -310,6 +320,25 @@ def open_policies(checkpoint: str, seed: Optional[int]) -> Dict[str, Policy]:
 def open_agents(checkpoint: str, deterministic: bool, seed: Optional[int]) -> Agents:
     """As Run.agents."""
     return Agents(acting.Checkpoint(checkpoint, _seed(seed)), deterministic)
+
+
+def _checked_rows(rows: int) -> int:
+    if not 1 <= rows <= acting.MAX_ROWS:
+        raise ValueError(f"got {rows} observations, expected 1 to {acting.MAX_ROWS}")
+    return rows
+
+
+def _exact(name: str, values: Any, shape: Tuple[int, ...], most: Optional[int] = None) -> Array:
+    """`values` as an array: real numbers, or with `most` whole ones in [0, most]. ValueError for others and for another
+    shape; NumPy would repeat rows, and wrap numbers."""
+    given = np.asarray(values)
+    if given.shape != shape:
+        raise ValueError(f"got {name} of shape {given.shape}, expected {shape}")
+    if given.dtype.kind not in ("uibf" if most is None else "uib"):
+        raise ValueError(f"got {name} of dtype {given.dtype.name}, expected {'real' if most is None else 'whole'} numbers")
+    if most is not None and given.size and not (0 <= given.min() and given.max() <= most):
+        raise ValueError(f"got {name} from {given.min()} to {given.max()}, expected whole numbers in [0, {most}]")
+    return given
 
 
 def _seed(seed: Optional[int]) -> int:

@@ -31,6 +31,11 @@ _LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ", re.M)
 _UNNAMED = re.compile(r"/dev/fd/\d+(:\d+:\d+)?: ")
 
 
+# Exit codes (base::ExitCode): wrong use of the command line; no other try ends differently before somebody changes
+# something.
+USAGE, REFUSED = 2, 78
+
+
 class TroupeError(Exception):
     """What a command of the program said; `code` is its exit code (docs/cli.md)."""
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from troupe.networks import MAX_BETA_OUTPUT, Head, Network, observation_leaves
-from troupe.program import TroupeError
+from troupe.program import REFUSED, TroupeError
 
 _ACTIVATIONS: Dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh, "relu": torch.relu, "elu": nn.functional.elu, "gelu": nn.functional.gelu, "sigmoid": torch.sigmoid,
@@ -20,6 +20,7 @@ _ACTIVATIONS: Dict[str, Callable[[Tensor], Tensor]] = {
 # As lib/inference and lib/policy have them.
 _OBSERVATION_CLIP, _MIN_VARIANCE, _LAYER_NORM_EPSILON = 10.0, 1e-8, 1e-5
 _BYTE = 1.0 / 255.0
+_BUFFERS = "actor.buffers."  # where a checkpoint has those of a module
 
 
 class _Moments(nn.Module):
@@ -40,14 +41,15 @@ class _Layers(nn.Module):
 
     def __init__(self, actor: Dict[str, Any]) -> None:
         super().__init__()
-        self._activation = _ACTIVATIONS[actor["activation"]]
+        self._activation = actor["activation"]  # by name, so that the module can be pickled
         self._normed = bool(actor.get("layer_norm", False))
         self._image: List[int] = []
         if self._normed:
             self.norm = nn.ModuleList()
 
     def add_convolutions(self, layers: List[Dict[str, int]], shape: Tuple[int, ...]) -> int:
-        """Over an image of [height, width, channels] or [height, width]; returns the numbers that the last one makes."""
+        """Over an image of [height, width, channels] or [height, width]; returns the numbers that the last one
+        makes."""
         height, width, channels = self._image = [*shape, 1][:3]
         self.conv = nn.ModuleList()
         for layer in layers:
@@ -69,13 +71,16 @@ class _Layers(nn.Module):
             return x
         x = x.reshape(-1, *self._image).permute(0, 3, 1, 2)
         for layer in self.conv:
-            x = self._activation(layer(x))
+            x = self._activate(layer(x))
         return x.permute(0, 2, 3, 1).flatten(1)
 
     def dense(self, number: int, x: Tensor) -> Tensor:
         """A hidden layer."""
         x = self.get_submodule(str(number))(x)
-        return self._activation(self.norm[number](x) if self._normed else x)
+        return self._activate(self.norm[number](x) if self._normed else x)
+
+    def _activate(self, x: Tensor) -> Tensor:
+        return _ACTIVATIONS[self._activation](x)
 
 
 class _Actor(_Layers):
@@ -103,8 +108,8 @@ class _Actor(_Layers):
         self.add_layer(self._num_hidden, width, network.outputs, hidden=False)
 
     def _add_encoder(self, network: Network) -> Tuple[int, List[Tuple[int, int, str, int, bool]]]:
-        """-> the width of what it makes of an observation; of `leaves`, of each leaf its columns, its encoder ("": none), layers, and whether it is of
-        bytes that are divided."""
+        """-> the width of what it makes of an observation; of `leaves`, of each leaf its columns, its encoder ("":
+        none), layers, and whether it is of bytes that are divided."""
         actor = network.actor
         if actor["encoder"] == "mlp":
             return network.observation_size, []
@@ -168,8 +173,9 @@ class _Actor(_Layers):
 class PolicyModule(nn.Module):
     """The actor of a policy with the weights of a checkpoint. Made by `Policy.torch_module`.
 
-    policy, version: whose weights; input_names, output_names: what `forward` takes and gives. Parameters and buffers have the names of a checkpoint's
-    tensors (docs/checkpoints.md) without the policy's id; buffers of a user's module lack `buffers.`.
+    policy, version: whose weights; input_names, output_names: what `forward` takes and gives. Parameters and buffers
+    have the names of a checkpoint's tensors (docs/checkpoints.md) without the policy's id; buffers of a user's module
+    lack `buffers.`.
     """
 
     def __init__(self, network: Network, module: Optional[torch.jit.ScriptModule] = None) -> None:
@@ -193,12 +199,13 @@ class PolicyModule(nn.Module):
 
     def forward(self, observations: Tensor, agent_slots: Optional[Tensor] = None, states: Optional[Tensor] = None,
                 action_masks: Optional[Tensor] = None) -> Tuple[Tensor, ...]:
-        """What the last layer says of the distribution, as `output_names` has it, before masks: logits of all discrete parts side by side; mean and
-        log_std, or alpha and beta, of all continuous numbers; next_states.
+        """The distribution's parameters, as `output_names` has them, before masks: logits of all discrete parts side by
+        side; mean and log_std, or alpha and beta, of all continuous numbers; next_states.
 
-        observations: [rows, obs_size] or with the observation's dimensions, as a worker has them, float32 (or uint8 of a uint8 Box). agent_slots:
-        [rows], of a policy that sees which agent it plays. states: [rows, state_size] of the decisions before, zeros at first, of one that remembers.
-        action_masks: [rows, mask_size], of a user's module that reads them."""
+        observations: [rows, obs_size] or with the observation's dimensions, as a worker has them, float32 (or uint8 of
+        a uint8 Box). agent_slots: [rows], of a policy that sees which agent it plays. states: [rows, state_size] of the
+        decisions before, zeros at first, of one that remembers. action_masks: [rows, mask_size], of a user's module
+        that reads them."""
         x = observations.to(torch.float32).flatten(1)
         if self._bytes:
             x = x * _BYTE
@@ -215,8 +222,8 @@ class PolicyModule(nn.Module):
             outputs, after = self._run_module(x, agent_id, states, action_masks)
         else:
             outputs, after = self.actor(x, agent_id, states)
-        said = self._split(outputs)
-        return (*said, after) if "states" in self.input_names else said
+        parameters = self._split(outputs)
+        return (*parameters, after) if "states" in self.input_names else parameters
 
     def _run_module(self, x: Tensor, agent_id: Optional[Tensor], states: Optional[Tensor], masks: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
         nothing = x[:, :0]
@@ -228,9 +235,9 @@ class PolicyModule(nn.Module):
 
     def _split(self, outputs: Tensor) -> Tuple[Tensor, ...]:
         head = self._head
-        said = (outputs[:, : head.logits],) if head.categories else ()
+        logits = (outputs[:, : head.logits],) if head.categories else ()
         if not head.first:
-            return said
+            return logits
         first = torch.cat([outputs[:, begin:end] for begin, end in head.first], 1)
         if head.second:
             second = torch.cat([outputs[:, begin:end] for begin, end in head.second], 1)
@@ -240,8 +247,8 @@ class PolicyModule(nn.Module):
         if head.distribution == "beta":
             # 1 + softplus, in a form that holds for large numbers.
             capped = (torch.clamp(each, max=MAX_BETA_OUTPUT) for each in (first, second))
-            return (*said, *(1 + torch.relu(each) + torch.log1p(torch.exp(-torch.abs(each))) for each in capped))
-        return (*said, first, torch.clamp(second, head.min_log_std, head.max_log_std))
+            return (*logits, *(1 + torch.relu(each) + torch.log1p(torch.exp(-torch.abs(each))) for each in capped))
+        return (*logits, first, torch.clamp(second, head.min_log_std, head.max_log_std))
 
 
 def make_module(network: Network, torchscript: Optional[str]) -> PolicyModule:
@@ -250,7 +257,7 @@ def make_module(network: Network, torchscript: Optional[str]) -> PolicyModule:
     tensors = {name: torch.tensor(values) for name, values in network.all_tensors().items()}
     if network.is_module:
         # A module's buffers are its own by name, and log_std is none of the module's.
-        tensors = {_name_in_module(network, name): values for name, values in tensors.items()}
+        tensors = {_name_in_module(name): values for name, values in tensors.items()}
     missing, unexpected = module.load_state_dict(tensors, strict=False)
     # What a checkpoint does not tell of a user's network is what no training changes: buffers of whole numbers.
     if network.is_module:
@@ -262,10 +269,12 @@ def make_module(network: Network, torchscript: Optional[str]) -> PolicyModule:
     return module.eval()
 
 
-def _name_in_module(network: Network, name: str) -> str:
-    if name == "actor.log_std" and all(tensor["name"] != "log_std" for tensor in network.actor["torchscript"]["tensors"]):
+def _name_in_module(name: str) -> str:
+    """Of a checkpoint's tensor. No parameter of a module is called log_std or begins with buffers.
+    (policy::ModuleSpec)."""
+    if name == "actor.log_std":
         return "log_std"
-    return name.replace("actor.buffers.", "actor.", 1)
+    return f"actor.{name[len(_BUFFERS):]}" if name.startswith(_BUFFERS) else name
 
 
 def _load_module(network: Network, path: Optional[str]) -> torch.jit.ScriptModule:
@@ -273,7 +282,7 @@ def _load_module(network: Network, path: Optional[str]) -> torch.jit.ScriptModul
     wanted = network.actor["torchscript"]["sha256"]
     if path is None:
         raise TroupeError(f"policy {network.policy} is a TorchScript module, sha256:{wanted}, which is a program, and nothing of yours permits it; expected "
-                          f"torchscript=FILE (--allow-torchscript FILE), as the run keeps in RUN/torchscript")
+                          "torchscript=FILE (--allow-torchscript FILE), as the run keeps in RUN/torchscript", REFUSED)
     try:
         with open(path, "rb") as file:
             content = file.read()
@@ -281,7 +290,7 @@ def _load_module(network: Network, path: Optional[str]) -> torch.jit.ScriptModul
         raise TroupeError(f"{path}: cannot be read: {error.strerror}") from None
     got = hashlib.sha256(content).hexdigest()
     if got != wanted:
-        raise TroupeError(f"{path}: got a file with the SHA-256 {got}, expected {wanted}, the module of policy {network.policy}")
+        raise TroupeError(f"{path}: got a file with the SHA-256 {got}, expected {wanted}, the module of policy {network.policy}", REFUSED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of TorchScript itself, which ADR 36 knows
         loaded: torch.jit.ScriptModule = torch.jit.load(io.BytesIO(content), map_location="cpu")

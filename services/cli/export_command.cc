@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "lib/base/exit_code.h"
 #include "lib/base/status_macros.h"
 #include "lib/envhost/python_program.h"
 #include "lib/storage/file_system.h"
@@ -26,13 +27,14 @@
 namespace troupe::services {
 namespace {
 
-// A module that lies where the command was given, which may be anybody's folder, is not imported.
+// `-c` puts "", the working directory, in front of what is imported from: that may be anybody's folder. 78 is kRefused.
 constexpr char kProgram[] = R"(import sys
-sys.path = [folder for folder in sys.path if folder]
+sys.path[:] = filter(None, sys.path)
 try:
     from troupe.export_command import main
 except ImportError as error:
-    sys.exit(f"troupe: error: {sys.executable} cannot export policies ({error}), expected numpy and this troupe's package")
+    print(f"troupe: error: {sys.executable} cannot export policies ({error}), expected numpy and this troupe's package", file=sys.stderr)
+    sys.exit(78)
 sys.exit(main())
 )";
 constexpr char kLibraryVariable[] = "TROUPE_ACTING_LIBRARY";
@@ -45,19 +47,27 @@ struct ExportFlags {
   bool overwrite = false, json = false;
 };
 
-/// Where Python finds the package, and the library of the build that this program is of.
+/// libtroupe_acting.so of the build tree that this program lies in. Empty: it is installed, or in a bundle, whose
+/// Python package has one of its own.
+std::string BuiltLibrary() {
+  const std::filesystem::path folder = std::filesystem::path(OwnPath()).parent_path();
+  if (folder.filename() != "cli" || folder.parent_path().filename() != "services") return "";
+  const std::filesystem::path library = folder.parent_path().parent_path() / "lib/acting/libtroupe_acting.so";
+  std::error_code error;
+  return std::filesystem::is_regular_file(library, error) ? library.string() : "";
+}
+
+/// Where Python finds the package and the library.
 absl::Status SetEnvironment() {
   TROUPE_ASSIGN_OR_RETURN(std::string path, envhost::FindPackage());
   // Where an item is empty or relative Python looks in the working directory, before any of its own code runs.
-  const char* const theirs = std::getenv("PYTHONPATH");
-  for (const absl::string_view item : absl::StrSplit(theirs == nullptr ? "" : theirs, ':')) {
+  const char* const inherited = std::getenv("PYTHONPATH");
+  for (const absl::string_view item : absl::StrSplit(inherited == nullptr ? "" : inherited, ':')) {
     if (absl::StartsWith(item, "/")) absl::StrAppend(&path, path.empty() ? "" : ":", item);
   }
   setenv("PYTHONPATH", path.c_str(), /*overwrite=*/1);
-  const std::filesystem::path build = std::filesystem::path(OwnPath()).parent_path().parent_path().parent_path();
-  const std::filesystem::path library = build / "lib/acting/libtroupe_acting.so";
-  std::error_code error;
-  if (std::filesystem::is_regular_file(library, error)) setenv(kLibraryVariable, library.c_str(), /*overwrite=*/0);
+  const std::string library = BuiltLibrary();
+  if (!library.empty()) setenv(kLibraryVariable, library.c_str(), /*overwrite=*/0);
   return absl::OkStatus();
 }
 
@@ -65,9 +75,10 @@ absl::StatusOr<int> Export(const ExportFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.run, flags.directory));
   TROUPE_ASSIGN_OR_RETURN(const std::string checkpoint,
                           storage::FindCheckpoint(storage::FileSystem::Posix(), folder, flags.checkpoint));
-  TROUPE_ASSIGN_OR_RETURN(const std::string interpreter, envhost::FindInterpreter(flags.python));
-  TROUPE_RETURN_IF_ERROR(SetEnvironment());
-  std::vector<std::string> words = {interpreter, "-c", kProgram};
+  const absl::StatusOr<std::string> interpreter = envhost::FindInterpreter(flags.python);
+  if (!interpreter.ok()) return base::RefusedIfFinal(interpreter.status());
+  TROUPE_RETURN_IF_ERROR(base::RefusedIfFinal(SetEnvironment()));
+  std::vector<std::string> words = {*interpreter, "-c", kProgram};
   const auto add = [&words](const char* name, const std::string& value) {
     if (!value.empty()) words.push_back(absl::StrCat(name, "=", value));
   };
@@ -82,8 +93,8 @@ absl::StatusOr<int> Export(const ExportFlags& flags) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  execv(interpreter.c_str(), argv.data());
-  return absl::InternalError(absl::StrCat("cannot start ", interpreter, ": ", std::strerror(errno)));
+  execv(interpreter->c_str(), argv.data());
+  return absl::InternalError(absl::StrCat("cannot start ", *interpreter, ": ", std::strerror(errno)));
 }
 
 }  // namespace
@@ -102,16 +113,16 @@ void AddExportCommand(CLI::App& app, Action* action) {
       ->check(CLI::IsMember({"safetensors", "torchscript", "onnx"}));
   command
       ->add_option("--output", flags->output,
-                   "the file; beside it OUTPUT.golden.npz: inputs, and what a worker's actor says of them")
+                   "the file; beside it OUTPUT.golden.npz: inputs, and the outputs of a worker's actor")
       ->required();
-  command->add_option("--checkpoint,--at", flags->checkpoint, "latest, best, or its env steps")->capture_default_str();
+  command->add_option("--checkpoint", flags->checkpoint, "latest, best, or its env steps")->capture_default_str();
   command->add_option("--allow-torchscript", flags->module,
                       "of a policy that is a TorchScript module: its file, which may be run, as the run keeps it in "
                       "RUN/torchscript");
   command->add_flag("--overwrite", flags->overwrite, "replace files that are there");
   command->add_option("--python", flags->python,
-                      "the Python that writes it: a program, or a virtual environment's folder (default: as `train` "
-                      "chooses that of environments)");
+                      "the Python that writes it: a program, or a virtual environment's folder (default: that of "
+                      "$VIRTUAL_ENV, else the one beside this program, else python3)");
   command->add_option("--directory", flags->directory, "where runs are looked for by name")->capture_default_str();
   command->add_flag("--json", flags->json,
                     "one line: {\"path\", \"golden\", \"policy_id\", \"version\", \"difference\", \"checked_with\"}");

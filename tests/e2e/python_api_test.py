@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -210,16 +211,53 @@ class PythonApiTest(harness.RunningTestCase):
         self.assertEqual(networks.read_safetensors(self.path("left.safetensors")), wanted)
         said = json.loads(self.troupe(*export, "--policy", "left", "--output", "left.safetensors", "--overwrite", "--checkpoint", "2000", "--json").stdout)
         self.assertEqual((said["path"], said["policy_id"], said["version"]), ("left.safetensors", "left", 5))
-        for words, arguments in (("left.safetensors is there already, expected no file", ["--policy", "left", "--output", "left.safetensors"]),
-                                 ("got no --policy of 2, expected one of left, right", ["--output", "x"]),
-                                 ('no checkpoint "7"', ["--policy", "left", "--output", "x", "--at", "7"]),
-                                 ("gguf", ["--policy", "left", "--output", "x", "--format", "gguf"]),
-                                 ("which is no program, expected a Python interpreter", ["--policy", "left", "--output", "x", "--python", "/no/python"])):
-            done = self.troupe(*export[:2], *([] if "--python" in arguments else export[2:]), *arguments, ok=False)
-            self.assertNotEqual(done.returncode, 0)
+        os.makedirs(self.path("runs", "new"))
+        self.write("runs/new/config.yaml", "{}")
+        self.write("python", f"#!/bin/sh\nexec {sys.executable} -S \"$@\"\n")  # without NumPy
+        os.chmod(self.path("python"), 0o755)
+        left = ["run", "--policy", "left", "--output", "x"]
+        for code, words, arguments in ((78, "left.safetensors is there already, expected no file", [*left[:3], "--output", "left.safetensors"]),
+                                       (1, "none/x: cannot be written", [*left[:3], "--output", "none/x"]),
+                                       (2, "got no --policy of 2, expected one of left, right", ["run", "--output", "x"]),
+                                       (1, "got middle, expected one of left, right", ["run", "--policy", "middle", "--output", "x"]),
+                                       (1, 'no checkpoint "7" in', [*left, "--checkpoint", "7"]),
+                                       (1, 'no checkpoint "latest" in "runs/new": it has none yet', ["new", "--output", "x"]),
+                                       (1, 'there is no run in "old"', ["old", "--output", "x"]),
+                                       (2, "--output is required", ["run"]),
+                                       (2, "--at", [*left, "--at", "7"]),
+                                       (2, "gguf", [*left, "--format", "gguf"]),
+                                       (78, "expected numpy and this troupe's package", [*left, "--python", self.path("python")]),
+                                       (78, "which is no program, expected a Python interpreter", [*left, "--python", "/no/python"])):
+            done = self.troupe("export", *arguments, *([] if "--python" in arguments else export[2:]), ok=False)
             self.assertRegex(done.stderr, "^troupe: error: ")
             self.assertIn(words, done.stderr)
+            self.assertEqual(done.returncode, code, done.stderr)
         self.assertFalse(os.path.exists(self.path("x")))
+
+    @harness.by_command(os.environ.get("TROUPE_ACTING_LIBRARY"))
+    def test_an_installed_program_takes_its_own_packages_library(self):
+        self.troupe("train", self.write("run.yaml", json.dumps(self.config_of(SMALL))), "--name", "run")
+        package = self.path("opt", "troupe", "python", "troupe")
+        shutil.copytree(os.path.join(self.source, "python", "troupe"), package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+        os.mkdir(self.path("opt", "troupe", "bin"))
+        program = shutil.copy(self.program, self.path("opt", "troupe", "bin", "troupe"))
+        own = shutil.copy(os.environ["TROUPE_ACTING_LIBRARY"], os.path.join(package, "libtroupe_acting.so"))
+        for build in ("", "opt", "opt/troupe"):
+            for folder in ("lib/acting", "build/lib/acting", "build/release/lib/acting"):
+                os.makedirs(self.path(build, folder))
+                self.write(os.path.join(build, folder, "libtroupe_acting.so"), "a stranger's")
+        environment = {name: value for name, value in os.environ.items() if name not in ("TROUPE_ACTING_LIBRARY", "TROUPE_PYTHON", "PYTHONPATH")}
+
+        def export(output):
+            return subprocess.run([program, "export", "run", "--policy", "left", "--output", output, "--python", sys.executable], cwd=self.folder,
+                                  env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+        done = export("left")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        os.remove(own)
+        done = export("again")
+        self.assertRegex(done.stderr, "^troupe: error: found no libtroupe_acting.so at ")
+        self.assertEqual(done.returncode, 78)
 
     @harness.by_command(os.environ.get("TROUPE_ACTING_LIBRARY"))
     def test_agents_play_a_loop_of_pettingzoos(self):
