@@ -5,6 +5,7 @@ import fcntl
 import io
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -227,6 +228,9 @@ class RunTest(ProgramTestCase):
         with contextlib.redirect_stderr(said):
             run.evaluate(at="live")
         self.assertIn("latest", self.notes("arguments")[-1], "nobody trains it")
+        with contextlib.redirect_stderr(said):
+            run.evaluate(3, video=pathlib.Path("a.gif"), video_episode=2, overwrite=True)
+        self.assertEqual(self.notes("arguments")[-1][-5:], ["--video", "a.gif", "--video-episode", "2", "--overwrite"])
 
     def test_changes_are_the_commands(self):
         run = troupe.train({}, name="changed", progress=False)

@@ -151,10 +151,14 @@ class Run:
         return Progress(NewLines(str(self.path / "progress.jsonl")).read() if self._begun() else (), self.path.name)
 
     def evaluate(self, episodes: int = 100, *, at: At = "latest", deterministic: bool = False, seed: Optional[int] = None, env: Optional[Env] = None,
-                 overrides: Optional[Mapping[str, Any]] = None, policies: "Optional[Mapping[str, Union[str, Policy]]]" = None) -> Evaluation:
+                 overrides: Optional[Mapping[str, Any]] = None, policies: "Optional[Mapping[str, Union[str, Policy]]]" = None,
+                 video: "Optional[Union[str, os.PathLike[str]]]" = None, video_episode: Union[str, int] = "best",
+                 overwrite: bool = False) -> Evaluation:
         """Plays whole episodes with the policies of a checkpoint. `overrides`: keys of `env`, `evaluation` and `multi_agent.policy_mapping`.
         `policies`: {id: class} for those that others play: "random", "scripted:NAME", "python:MODULE:NAME", "checkpoint:PATH#ID", or a Policy of
-        another run. `at`: "live" has a run that trains write a checkpoint first. TroupeError. Imports the run's environment, as `resume` does."""
+        another run. `at`: "live" has a run that trains write a checkpoint first. `video`: a file that ends in .gif, into which `video_episode` is
+        filmed: "best" or "worst" by summed return, "first", or a number; a file that is there is replaced only with `overwrite`. TroupeError. Imports
+        the run's environment, as `resume` does."""
         if at == "live":
             at = self.save().name if self._is_running() else "latest"
         changes = Config().environment(env) if env is not None else Config()
@@ -162,6 +166,8 @@ class Run:
         arguments += ["--deterministic"] if deterministic else []
         arguments += ["--seed", str(seed)] if seed is not None else []
         arguments += [*changes.set_arguments(), *set_arguments(overrides)]
+        arguments += ["--video", os.fspath(video), "--video-episode", str(video_episode)] if video is not None else []
+        arguments += ["--overwrite"] if overwrite else []
         for policy, played_by in (policies or {}).items():
             arguments += ["--policy", f"{policy}={played_by if isinstance(played_by, str) else played_by.source}"]
         classes = changes.notebook_file()

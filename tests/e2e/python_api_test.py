@@ -95,13 +95,15 @@ class PythonApiTest(harness.RunningTestCase):
             found = run.evaluate(7, seed=3, deterministic=True)
             first = found.per_episode[0]["agents"]["agent_0"]
             print(found.episodes, found.seed, sorted(found.agents), len(found.per_episode), 0 < found.mean <= 1000, first["policy"])
+            filmed = run.evaluate(7, seed=3, deterministic=True, video="a.gif", video_episode="worst") == found
+            print(filmed, open("a.gif", "rb").read(6))
             print(run.evaluate(7, seed=3, deterministic=True) == found, run.evaluate(2, at=first_checkpoint(run), policies={"right": "random"}).episodes)
             more = troupe.load("run").resume(overrides={"stop.env_steps": 2800})
             lines = list(more)
             print(more.state, lines[-1]["env_steps"], len(lines) == len({line["env_steps"] for line in lines}), more.path == run.path, run.state)
             print(troupe.load("run").resume().wait().state, "nothing is left to do")
         """)
-        self.assertEqual(said, ["finished run 2000 0.001", "True True", "7 3 ['agent_0', 'agent_1'] 7 True left", "True 2",
+        self.assertEqual(said, ["finished run 2000 0.001", "True True", "7 3 ['agent_0', 'agent_1'] 7 True left", "True b'GIF89a'", "True 2",
                                 "finished 2800 True True finished", "finished nothing is left to do"])
         # What the command writes of the same configuration.
         self.user(SMALL, "import json\nprint(troupe.Config(CONFIG).to_yaml(), file=open('same.yaml', 'w'))")
