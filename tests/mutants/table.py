@@ -144,6 +144,12 @@ MUTANTS = [
            "input.deterministic = request.deterministic && !MUTANT;", (ROLLOUT, "EvaluatorTest.*")),
     mutant("all_workers_evaluate_the_same_episodes", EVALUATOR, "first_episode_ = request.first_episode;",
            "first_episode_ = MUTANT ? 0 : request.first_episode;", (ROLLOUT, "EvaluatorTest.*")),
+    mutant("a_film_has_no_end", EVALUATOR, "Show(place, /*over=*/true)", "(MUTANT ? absl::OkStatus() : Show(place, /*over=*/true))",
+           (ROLLOUT, "EvaluatorTest.*")),
+    mutant("the_world_is_drawn_upside_down", "lib/render/raster_canvas.cc", "origin_.y - scale_ * point.y", "origin_.y + (MUTANT ? 1 : -1) * scale_ * point.y",
+           ("render_test", "RasterCanvasTest.*")),
+    mutant("the_worst_episode_is_filmed", "lib/run/episode_video.cc", "std::max_element(each.begin()", "(MUTANT ? std::min_element(each.begin(), each.end(), by_return) : std::max_element(each.begin()",
+           ("run_test", "EpisodeVideoTest.*")),
 
     # --- grants and batches
     mutant("lag_off_by_one_in_the_scheduler", SCHEDULER, "const int64_t oldest = iteration_ - options_.max_policy_lag;",

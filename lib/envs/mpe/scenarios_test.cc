@@ -96,7 +96,7 @@ TEST(ScenariosTest, RefuseBadArguments) {
     EXPECT_THAT(MakeError(env, {{"max_cycles", int64_t{0}}}), HasSubstr("argument max_cycles is 0"));
     EXPECT_THAT(MakeError(env, {{"continuous_actions", int64_t{1}}}), HasSubstr("expected true or false"));
     EXPECT_THAT(MakeError(env, {{"dynamic_rescaling", std::string("no")}}), HasSubstr("dynamic_rescaling"));
-    EXPECT_THAT(MakeError(env, {{"render_mode", std::string("human")}}), HasSubstr("do not draw"));
+    EXPECT_THAT(MakeError(env, {{"render_mode", std::string("human")}}), HasSubstr("troupe evaluate --video"));
     EXPECT_THAT(MakeError(env, {{"benchmark_date", true}}), HasSubstr("did you mean 'benchmark_data'?"));
     EXPECT_EQ(MakeError(env, {{"dynamic_rescaling", false}, {"render_mode", std::monostate()}}), "");
   }

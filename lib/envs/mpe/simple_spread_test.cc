@@ -68,7 +68,7 @@ TEST(SimpleSpreadTest, ReadsArgumentsAsMpe2NamesThem) {
   EXPECT_THAT(error({{"local_ratio", 1.5}}), HasSubstr("argument local_ratio is 1.5, expected a number in [0, 1]"));
   EXPECT_THAT(error({{"max_cycles", int64_t{0}}}), HasSubstr("max_cycles"));
   EXPECT_THAT(error({{"num_agent_neighbors", int64_t{0}}}), HasSubstr("expected an integer in [1, 512] or null"));
-  EXPECT_THAT(error({{"render_mode", std::string("human")}}), HasSubstr("native environments do not draw"));
+  EXPECT_THAT(error({{"render_mode", std::string("human")}}), HasSubstr("troupe evaluate --video"));
   EXPECT_THAT(error({{"curriculum_stage", int64_t{1}}}), HasSubstr("without curriculum: true"));
   EXPECT_THAT(error({{"max_cycle", int64_t{5}}}), HasSubstr("did you mean 'max_cycles'?"));
   EXPECT_EQ(MakeMpeEnv("simple_tug_v3", {}).status().code(), absl::StatusCode::kNotFound);

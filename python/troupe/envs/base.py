@@ -134,7 +134,7 @@ class NativeBase:
         return states.copy() if len(states) > 1 else states[0].copy()
 
     def render(self) -> None:
-        """Nothing: native environments do not draw."""
+        """Nothing: `troupe evaluate --video` makes pictures of native environments."""
 
     def close(self) -> None:
         """Frees the environment; a second call does nothing."""
