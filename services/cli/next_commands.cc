@@ -54,6 +54,7 @@ std::string RaisedIn(const std::string& folder, const std::string& reason, int64
 EndedRun ReadEndedRun(const std::string& folder) {
   EndedRun run;
   run.folder = folder;
+  run.is_there = IsRunFolder(folder);
   run.has_checkpoint = storage::FindCheckpoint(storage::FileSystem::Posix(), folder, "latest").ok();
   run.has_events = HasEvents(folder);
   const absl::StatusOr<std::string> text = ReadTextFile(folder + "/summary.json");
@@ -81,7 +82,7 @@ std::string NextCommandsText(const std::string& program, const EndedRun& run) {
 }
 
 std::string ResumeCommand(const std::string& program, const EndedRun& run) {
-  if (!run.has_checkpoint) return "";
+  if (!run.is_there) return "";
   return absl::StrCat(ShellQuoted(program), " train --resume ", ShellQuoted(run.folder));
 }
 

@@ -7,6 +7,7 @@ namespace troupe::services {
 /// What is known of a run that has ended. Plain value.
 struct EndedRun {
   std::string folder;
+  bool is_there = false;  ///< the folder holds a run
   bool has_checkpoint = false;
   bool has_events = false;  ///< files of TensorBoard
   bool finished = false;    ///< a limit of `stop` ended it
@@ -21,7 +22,7 @@ EndedRun ReadEndedRun(const std::string& folder);
 /// person calls it.
 std::string NextCommandsText(const std::string& program, const EndedRun& run);
 
-/// The command with which a run goes on from its last checkpoint; empty where it has none.
+/// The command with which a run goes on, from its last checkpoint where it has one; empty where there is no run.
 std::string ResumeCommand(const std::string& program, const EndedRun& run);
 
 }  // namespace troupe::services

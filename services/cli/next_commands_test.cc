@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 EndedRun Spread() {
   EndedRun run;
   run.folder = "runs/spread";
+  run.is_there = true;
   run.has_checkpoint = true;
   run.has_events = true;
   run.finished = true;
@@ -57,9 +58,11 @@ TEST(NextCommandsTest, AShellTakesThemAsTheyStand) {
   EXPECT_EQ(ResumeCommand("troupe", run), "troupe train --resume 'my runs/it'\\''s'");
 }
 
-TEST(NextCommandsTest, ARunWithoutACheckpointCannotGoOn) {
+TEST(NextCommandsTest, ARunWithoutACheckpointBeginsAgain) {
   EndedRun run = Spread();
   run.has_checkpoint = false;
+  EXPECT_EQ(ResumeCommand("troupe", run), "troupe train --resume runs/spread");
+  run.is_there = false;
   EXPECT_EQ(ResumeCommand("troupe", run), "");
 }
 
@@ -106,6 +109,9 @@ TEST_F(RunFolderTest, WhatCannotBeReadIsNotThere) {
   Write("events.out.tfevents.1.host", "");
   EXPECT_TRUE(ReadEndedRun(folder_).has_events);
   EXPECT_FALSE(ReadEndedRun(folder_).has_checkpoint);
+  EXPECT_FALSE(ReadEndedRun(folder_).is_there);
+  Write("config.yaml", "");
+  EXPECT_TRUE(ReadEndedRun(folder_).is_there);
 }
 
 }  // namespace

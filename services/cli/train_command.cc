@@ -197,8 +197,8 @@ void SayWhatNext(const std::string& folder, int code, bool in_order) {
   if (in_order) {
     std::fputs(NextCommandsText(OwnSpelling(), run).c_str(), stdout);
     std::fflush(stdout);
-  } else if (run.has_checkpoint) {
-    TROUPE_INFO("from the last checkpoint it goes on with: {}", ResumeCommand(OwnSpelling(), run));
+  } else if (run.is_there) {
+    TROUPE_INFO("it goes on with: {}", ResumeCommand(OwnSpelling(), run));
   }
 }
 
