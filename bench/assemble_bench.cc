@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "lib/base/all_finite.h"
 #include "lib/learner/assembler.h"
 #include "lib/learner/checked_fragment.h"
 #include "lib/sample/testing/batch_maker.h"
@@ -135,7 +136,7 @@ BENCHMARK(BM_Validate)->Unit(benchmark::kMicrosecond);
 void BM_AllFinite(benchmark::State& state) {
   const std::vector<float> values(1 << 20, 1.5f);
   for (auto _ : state) {
-    bool finite = troupe::sample::AllFinite(values);
+    bool finite = troupe::base::AllFinite(values);
     benchmark::DoNotOptimize(finite);
   }
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(values.size()) * 4);

@@ -14,3 +14,10 @@ if(NOT TROUPE_TEST_PYTHON)
   message(STATUS "No Python interpreter with numpy: the tests of Python environments will fail ('./troupe test' sets one up)")
   set(TROUPE_TEST_PYTHON ${Python3_EXECUTABLE})
 endif()
+
+# TROUPE_TORCH_PYTHON: an interpreter with numpy, torch, onnx and onnxruntime, for the tests of policies in PyTorch. torch is 3 GB that nothing else
+# needs, so that './troupe test' brings none: where there is no such interpreter, those tests are not registered.
+set(TROUPE_TORCH_PYTHON "" CACHE FILEPATH "The Python interpreter of tests that need PyTorch, onnx and onnxruntime")
+if(NOT TROUPE_TORCH_PYTHON)
+  message(STATUS "No TROUPE_TORCH_PYTHON: no tests of policies in PyTorch and ONNX")
+endif()

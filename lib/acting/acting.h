@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /* Grows when anything below changes. */
-#define TROUPE_ACTING_VERSION 1u
+#define TROUPE_ACTING_VERSION 2u
 #define TROUPE_ACTING_ERROR_BYTES 1024u
 /* Most rows of a call. */
 #define TROUPE_ACTING_MAX_ROWS 65536
@@ -67,6 +67,19 @@ TROUPE_ACTING_EXPORT const char* troupe_acting_describe(const TroupeActing* acti
 /* policies[slot]: the place of the policy that plays the agent in the episode, by the run's mapping. */
 TROUPE_ACTING_EXPORT int32_t troupe_acting_map(const TroupeActing* acting, uint32_t env_id, uint32_t episode,
                                                int32_t* policies, TroupeActingError* error);
+/* What a policy with networks is made of, as JSON with "spec", its entry of a policy_table in format 2; "outputs", the
+ * columns of the actor's last layer; "parameters", the floats of the acting part; and "tensors" in these, a list of
+ * {"name", "shape", "offset"}, names without the policy's id. As long as `acting` lives. */
+TROUPE_ACTING_EXPORT int32_t troupe_acting_network(TroupeActing* acting, int32_t policy, const char** network,
+                                                   TroupeActingError* error);
+/* Its weights, read and verified: parameters [parameters]; moments [2, obs_size], means and variances of the
+ * observation, NULL where the policy does not normalize it. */
+TROUPE_ACTING_EXPORT int32_t troupe_acting_weights(TroupeActing* acting, int32_t policy, float* parameters,
+                                                   double* moments, TroupeActingError* error);
+/* outputs [rows, outputs]: the actor's last layer, before masks and distribution; writes state_out. Masks, actions and
+ * logp of `rows` are not looked at. */
+TROUPE_ACTING_EXPORT int32_t troupe_acting_outputs(TroupeActing* acting, const TroupeActingRows* rows, float* outputs,
+                                                   TroupeActingError* error);
 /* After an error, actions and states hold anything. */
 TROUPE_ACTING_EXPORT int32_t troupe_acting_act(TroupeActing* acting, const TroupeActingRows* rows,
                                                TroupeActingError* error);

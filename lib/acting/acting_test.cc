@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/inference/action_bounds.h"
 #include "lib/inference/actor.h"
+#include "lib/policy/parameter_layout.h"
 #include "lib/policy/testing.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/testing.h"
@@ -35,6 +37,7 @@ class ActingTest : public ::testing::Test {
     masked.agent_id_size = 4;
     policy::PolicySpec gru = policy::SmallSpecWithCoresForTesting(policy::CoreKind::kGru, policy::CoreKind::kGru);
     gru.id = policy::PolicyId("gru");
+    gru.normalize_observations = true;
     policy::PolicySpec tanh = policy::SmallSpecForTesting();
     tanh.id = policy::PolicyId("tanh");
     tanh.action_space = *space::Space::Box(-3, 2, {2});
@@ -55,6 +58,7 @@ class ActingTest : public ::testing::Test {
       std::vector<float> parameters(of.parameters().begin(), of.parameters().end());
       for (float& each : parameters) each = std::uniform_real_distribution<float>(-1, 1)(random);
       of.Set(policy::kParameters, std::move(parameters));
+      if (specs_[p].normalize_observations) of.SetMoments(policy::kObservationMoments, {9, {0.5, -1, 2}, {1, 0.25, 0}});
       if (p == 3) of = {.id = specs_[p].id};
       states_.push_back(of);
     }
@@ -147,6 +151,70 @@ TEST_F(ActingTest, TheBitsAreThoseOfAWorkersActor) {
   }
 }
 
+TEST_F(ActingTest, TheLastLayerIsThatOfAWorkersActor) {
+  Open();
+  constexpr int64_t kRows = 5;
+  std::vector<float> obs(3 * kRows);
+  for (size_t i = 0; i < obs.size(); ++i) obs[i] = std::sin(static_cast<float>(i));
+  const std::vector<TroupeActingKey> keys(kRows, {0, 0, 2, 0});
+  for (size_t policy = 0; policy < 3; ++policy) {
+    const policy::PolicySpec& spec = specs_[policy];
+    std::vector<float> state_in(static_cast<size_t>(kRows * spec.actor_state_size()), 0.25f);
+    std::vector<float> state_out(state_in.size()), expected_state(state_in.size());
+    std::vector<float> outputs(static_cast<size_t>(kRows * spec.actor_output_size())), expected(outputs.size());
+    const TroupeActingRows rows = {.policy = static_cast<int32_t>(policy),
+                                   .rows = kRows,
+                                   .observations = obs.data(),
+                                   .keys = keys.data(),
+                                   .state_in = state_in.data(),
+                                   .state_out = state_out.data()};
+    ASSERT_EQ(troupe_acting_outputs(acting_, &rows, outputs.data(), &error_), 0) << error_.text;
+    auto actor = inference::Actor::Create(spec, kSeed);
+    ASSERT_EQ((*actor)->SetWeights(*policy::SnapshotOf(states_[policy], spec)), absl::OkStatus());
+    const inference::ActInput input = {.rows = kRows,
+                                       .obs = obs.data(),
+                                       .keys = reinterpret_cast<const inference::RowKey*>(keys.data()),
+                                       .state_in = state_in.data(),
+                                       .state_out = expected_state.data()};
+    ASSERT_EQ((*actor)->Forward(input, absl::MakeSpan(expected)), absl::OkStatus());
+    EXPECT_EQ(outputs, expected) << policy;
+    EXPECT_EQ(state_out, expected_state) << policy;
+    EXPECT_NE(outputs[0], 0) << policy;
+  }
+}
+
+TEST_F(ActingTest, ANetworkIsToldWithItsWeights) {
+  Open();
+  for (const int32_t place : {0, 1, 2, 4}) {
+    const char* told = nullptr;
+    ASSERT_EQ(troupe_acting_network(acting_, place, &told, &error_), 0) << error_.text;
+    const auto network = nlohmann::json::parse(told);
+    const policy::PolicyState& state = states_[static_cast<size_t>(place)];
+    EXPECT_EQ(network["spec"]["id"], state.id.value());
+    std::vector<float> parameters(network["parameters"].get<size_t>());
+    std::vector<double> moments(6);
+    ASSERT_EQ(troupe_acting_weights(acting_, place, parameters.data(), moments.data(), &error_), 0) << error_.text;
+    const policy::ParameterLayout layout = policy::ParameterLayout::For(specs_[static_cast<size_t>(place)]);
+    EXPECT_EQ(parameters.size(), static_cast<size_t>(layout.acting_size()));
+    for (const auto& tensor : network["tensors"]) {
+      const policy::ParameterEntry* const entry = layout.Find(tensor["name"].get<std::string>());
+      ASSERT_NE(entry, nullptr) << tensor;
+      EXPECT_EQ(tensor["shape"], nlohmann::json(entry->shape));
+      EXPECT_EQ(tensor["offset"], entry->offset);
+      const auto offset = static_cast<size_t>(entry->offset), count = static_cast<size_t>(entry->count);
+      const auto stored = absl::MakeConstSpan(state.parameters()).subspan(offset, count);
+      EXPECT_EQ(absl::MakeConstSpan(parameters).subspan(offset, count), stored) << tensor;
+      EXPECT_EQ(entry->name.rfind("actor.", 0), 0u) << "the critic is the learner's";
+    }
+    EXPECT_FALSE(network["tensors"].empty());
+    if (place == 1) {
+      EXPECT_THAT(moments, testing::ElementsAre(0.5, -1, 2, 1, 0.25, 0));
+    }
+  }
+  EXPECT_EQ(troupe_acting_weights(acting_, 1, std::vector<float>(1000).data(), nullptr, &error_), 3);
+  EXPECT_THAT(error_.text, HasSubstr("got no moments"));
+}
+
 TEST_F(ActingTest, WithoutAMaskEverythingIsAllowed) {
   Open();
   const float obs[6] = {0.1f, 0.2f, 0.3f, -0.1f, -0.2f, -0.3f};
@@ -219,7 +287,14 @@ TEST_F(ActingTest, WhatIsWrongIsSaid) {
   rows.policy = 3;
   EXPECT_EQ(troupe_acting_act(acting_, &rows, &error_), 9) << "no Python is run";
   EXPECT_THAT(error_.text, HasSubstr("python:mine:Policy"));
+  const char* network = nullptr;
+  EXPECT_EQ(troupe_acting_network(acting_, 3, &network, &error_), 9);
+  EXPECT_THAT(error_.text, HasSubstr("policy \"python\" is of class python:mine:Policy, which has no network"));
+  EXPECT_EQ(troupe_acting_network(acting_, -1, &network, &error_), 3);
+  EXPECT_EQ(troupe_acting_weights(acting_, 3, &logp, nullptr, &error_), 9);
+  EXPECT_EQ(troupe_acting_weights(acting_, 0, nullptr, nullptr, &error_), 3);
   rows.policy = 4;
+  EXPECT_EQ(troupe_acting_outputs(acting_, &rows, &logp, &error_), 9) << "no TorchScript is run";
   EXPECT_EQ(troupe_acting_act(acting_, &rows, &error_), 9) << "no TorchScript is run";
   EXPECT_THAT(error_.text, HasSubstr("policy \"module\" is a TorchScript module, and this program has no LibTorch"));
   rows.policy = 0;
@@ -233,6 +308,30 @@ TEST_F(ActingTest, WhatIsWrongIsSaid) {
   rows.keys = &stranger;
   EXPECT_EQ(troupe_acting_act(acting_, &rows, &error_), 3);
   EXPECT_THAT(error_.text, HasSubstr("agent slot 4"));
+}
+
+// An MLP's bounded activations made an action of them.
+TEST_F(ActingTest, WhatIsNotFiniteIsSaid) {
+  Open();
+  const float good[6] = {}, odd[6] = {0, 0, 0, 0, std::nanf(""), 0};
+  const std::vector<float> state(static_cast<size_t>(2 * specs_[1].actor_state_size()));
+  std::vector<float> odd_state = state, after = state;
+  odd_state[1] = std::numeric_limits<float>::infinity();
+  const TroupeActingKey keys[2] = {{0, 0, 0, 1}, {0, 0, 3, 2}};
+  int32_t actions[2];
+  float logp[2];
+  TroupeActingRows rows = {
+      .policy = 1, .rows = 2, .observations = good, .keys = keys, .actions = actions, .logp = logp};
+  rows.state_in = state.data();
+  rows.state_out = after.data();
+  ASSERT_EQ(troupe_acting_act(acting_, &rows, &error_), 0) << error_.text;
+  rows.state_in = odd_state.data();
+  EXPECT_EQ(troupe_acting_act(acting_, &rows, &error_), 3);
+  EXPECT_THAT(error_.text, HasSubstr("policy \"gru\": state_in row 0, element 1 is inf, expected a finite number"));
+  rows.policy = 0;
+  rows.observations = odd;
+  EXPECT_EQ(troupe_acting_act(acting_, &rows, &error_), 3);
+  EXPECT_THAT(error_.text, HasSubstr("policy \"masked\": observations row 1, element 1 is nan, expected a finite"));
 }
 
 TEST_F(ActingTest, MemoryThatIsMissingIsSaid) {
@@ -256,6 +355,8 @@ TEST_F(ActingTest, MemoryThatIsMissingIsSaid) {
     EXPECT_EQ(troupe_acting_act(acting_, &rows, &error_), 3) << name;
     EXPECT_THAT(error_.text, HasSubstr(absl::StrCat("no ", name)));
   }
+  EXPECT_EQ(troupe_acting_outputs(acting_, &whole, nullptr, &error_), 3);
+  EXPECT_THAT(error_.text, HasSubstr("no outputs"));
 }
 
 TEST_F(ActingTest, DamagedWeightsAreNoneToActWith) {

@@ -32,6 +32,18 @@ void LimitHeapArenas(int count) {
   if (std::getenv("MALLOC_ARENA_MAX") == nullptr) mallopt(M_ARENA_MAX, count);
 }
 
+void LimitThreadStacks(int64_t bytes) {
+  pthread_attr_t attributes;
+  if (pthread_getattr_default_np(&attributes) != 0) return;
+  size_t now = 0;
+  pthread_attr_getstacksize(&attributes, &now);
+  if (now > static_cast<size_t>(bytes)) {
+    pthread_attr_setstacksize(&attributes, static_cast<size_t>(bytes));
+    pthread_setattr_default_np(&attributes);
+  }
+  pthread_attr_destroy(&attributes);
+}
+
 bool HeapTrimmer::MaybeTrim(absl::Duration now) {
   const bool first = due_ == -absl::InfiniteDuration();
   if (!first && now < due_) return false;

@@ -22,6 +22,10 @@ struct ProcessMemory {
 /// is freed in one is not used by another, so that each keeps a reserve of its own. To be called before threads start.
 void LimitHeapArenas(int count);
 
+/// Threads that start from now on have stacks of at most so many bytes of addresses, unless they ask for another size.
+/// Without it each takes what `ulimit -s` says, 8 MiB as a rule, of a limit on addresses (`ulimit -v`).
+void LimitThreadStacks(int64_t bytes);
+
 /// Gives pages that the allocator keeps for later, amid what is in use, back to the kernel now and then. Where policies
 /// come and go, those pages grow by tens of MiB an hour although what is in use does not. Made by a process that lives
 /// long, for one of its threads that has time: the allocator's arenas are locked one after the other meanwhile, some ms

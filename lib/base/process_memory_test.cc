@@ -1,7 +1,10 @@
 #include "lib/base/process_memory.h"
 
+#include <pthread.h>
+
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -26,6 +29,30 @@ TEST(ProcessMemoryTest, SeesWhatIsHeldAndThatItIsGivenBack) {
   EXPECT_GE(during.rss_bytes, 64 * kMiB);
   held.clear();
   EXPECT_LE(ProcessMemory::Now().heap_bytes - before.heap_bytes, kMiB);
+}
+
+int64_t StackBytesOfAThread() {
+  int64_t found = 0;
+  std::thread([&] {
+    pthread_attr_t attributes;
+    size_t bytes = 0;
+    ASSERT_EQ(pthread_getattr_np(pthread_self(), &attributes), 0);
+    pthread_attr_getstacksize(&attributes, &bytes);
+    pthread_attr_destroy(&attributes);
+    found = static_cast<int64_t>(bytes);
+  }).join();
+  return found;
+}
+
+TEST(ProcessMemoryTest, ThreadStacksAreMadeSmallerAndNeverLarger) {
+  const int64_t before = StackBytesOfAThread();
+  ASSERT_GE(before, 2 * kMiB);
+  LimitThreadStacks(2 * before);
+  EXPECT_EQ(StackBytesOfAThread(), before);
+  LimitThreadStacks(kMiB);
+  const int64_t after = StackBytesOfAThread();
+  EXPECT_GE(after, kMiB);
+  EXPECT_LE(after, kMiB + kMiB / 4) << "a sanitizer may add to it";
 }
 
 TEST(HeapTrimmerTest, GivesBackWhatLiesBetweenBlocksInUse) {

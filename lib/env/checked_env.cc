@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <exception>
 #include <limits>
 #include <optional>
@@ -11,23 +10,13 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "lib/base/all_finite.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/base/traceback.h"
 
 namespace troupe::env {
 namespace {
-
-/// True when no element is NaN or infinite. Without a branch in the loop, so that it vectorizes.
-bool AllFinite(const float* row, size_t count) {
-  uint32_t carry = 0;
-  for (size_t i = 0; i < count; ++i) {
-    uint32_t bits;
-    std::memcpy(&bits, row + i, sizeof(bits));
-    carry |= (bits & 0x7f800000u) + 0x00800000u;  // an exponent of all ones carries into the top bit
-  }
-  return (carry & 0x80000000u) == 0;
-}
 
 /// Whether an element is below its low or above its high. Without a branch in the loop, so that it vectorizes.
 template <typename T>
@@ -494,7 +483,7 @@ absl::Status CheckedEnv::CheckObserved(AgentSlot id) {
   const AgentSpec& agent = env_->spec().possible_agents[place];
   if (slot.float_row) {
     const float* row = static_cast<const float*>(slot.row);
-    if (!AllFinite(row, slot.flat_size)) {
+    if (!base::AllFinite({row, slot.flat_size})) {
       const size_t bad = FirstNotFinite(row, slot.flat_size);
       return Broken(EnvRule::kObservationValue, id,
                     absl::StrCat("observation element ", bad, " is ", row[bad], ", expected a finite number"));
@@ -561,7 +550,7 @@ void CheckedEnv::CountOutsideSpace(AgentSlot id) {
 absl::Status CheckedEnv::CheckState(const float* row, const char* whose) {
   const space::Space& state_space = env_->spec().state_space;
   const size_t size = static_cast<size_t>(state_space.flat_size());
-  if (!AllFinite(row, size)) {
+  if (!base::AllFinite({row, size})) {
     const size_t bad = FirstNotFinite(row, size);
     return absl::InternalError(
         absl::StrCat("element ", bad, " of ", whose, " is ", row[bad], ", expected a finite number"));

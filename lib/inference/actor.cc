@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/all_finite.h"
 #include "lib/base/check.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/parameter_layout.h"
@@ -55,6 +56,7 @@ absl::StatusOr<std::unique_ptr<Actor>> Actor::Create(const policy::PolicySpec& s
 Actor::Actor(const policy::PolicySpec& spec, uint64_t seed, const KernelTable* kernels)
     : spec_(spec),
       kernels_(kernels),
+      acting_size_(policy::ParameterLayout::For(spec).acting_size()),
       obs_size_(spec.observation_size()),
       output_size_(spec.actor_output_size()),
       sampler_(spec, seed, kernels),
@@ -69,7 +71,7 @@ absl::Status Actor::SetWeights(policy::WeightSnapshotPtr weights) {
   if (weights == nullptr)
     return absl::InvalidArgumentError(absl::StrCat("policy \"", spec_.id.value(), "\": no weights"));
   if (weights == weights_) return absl::OkStatus();
-  TROUPE_RETURN_IF_ERROR(weights->Validate(spec_));
+  TROUPE_RETURN_IF_ERROR(weights->Validate(spec_, acting_size_));
   weights_ = std::move(weights);
   convolutions_.Pack(weights_->actor);
   observed_leaves_.Pack(weights_->actor);
@@ -227,10 +229,11 @@ absl::Status Actor::Act(const ActInput& input, space::ActionWord* actions, float
       std::fill(Floats(output_) + r * stride + output_size_, Floats(output_) + (r + 1) * stride, 0.0f);
     }
   }
-  if (!AllFinite(output, input.rows * stride)) {
+  if (!base::AllFinite({output, static_cast<size_t>(input.rows * stride)})) {
     return OutputNotFinite(spec_, *weights_);
   }
-  if (!network_.core().empty() && !AllFinite(input.state_out, input.rows * spec_.actor_state_size())) {
+  if (!network_.core().empty() &&
+      !base::AllFinite({input.state_out, static_cast<size_t>(input.rows * spec_.actor_state_size())})) {
     return StateNotFinite(spec_, *weights_);
   }
   return sampler_.Sample(spec_, input, output, stride, actions, logp);

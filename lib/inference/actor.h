@@ -81,6 +81,7 @@ class Actor final : public PolicyActor {
 
   policy::PolicySpec spec_;
   const KernelTable* const kernels_;
+  int64_t acting_size_ = 0;  ///< of the layout: what weights have
   int64_t obs_size_ = 0;
   int64_t output_size_ = 0;
   HeadSampler sampler_;

@@ -1,7 +1,6 @@
 #include "lib/inference/head_sampler.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
@@ -9,16 +8,6 @@
 #include "lib/policy/parameter_layout.h"
 
 namespace troupe::inference {
-
-bool AllFinite(const float* values, int64_t count) {
-  uint32_t any = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    uint32_t bits = 0;
-    std::memcpy(&bits, values + i, sizeof(bits));
-    any |= static_cast<uint32_t>((bits & 0x7f800000u) == 0x7f800000u);
-  }
-  return any == 0;
-}
 
 absl::Status OutputNotFinite(const policy::PolicySpec& spec, const policy::WeightSnapshot& weights) {
   return absl::InternalError(absl::StrCat("policy \"", spec.id.value(),

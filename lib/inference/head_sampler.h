@@ -52,8 +52,6 @@ class HeadSampler {
   tensor::Buffer random_, weights_of_row_;
 };
 
-/// Whether no number of `values` is NaN or infinite.
-bool AllFinite(const float* values, int64_t count);
 /// The network's output is not: INTERNAL.
 absl::Status OutputNotFinite(const policy::PolicySpec& spec, const policy::WeightSnapshot& weights);
 /// What the network remembers is not: INTERNAL.

@@ -12,7 +12,9 @@ namespace troupe::learner {
 using sample::Disposition;
 
 Accounting::Accounting(int32_t num_policies)
-    : per_policy_(static_cast<size_t>(num_policies)), group_of_(static_cast<size_t>(num_policies)) {}
+    : per_policy_(static_cast<size_t>(num_policies)),
+      group_of_(static_cast<size_t>(num_policies)),
+      rows_of_(static_cast<size_t>(num_policies), &groupless_) {}
 
 template <typename Change>
 void Accounting::ForEach(absl::Span<const PolicyRowCount> rows, Change change) {
@@ -34,11 +36,6 @@ const policy::GroupId* Accounting::FindGroup(policy::PolicySlot policy) const {
   if (!group_of_.Contains(policy)) return nullptr;
   const std::optional<policy::GroupId>& id = group_of_[policy];
   return id.has_value() ? &*id : nullptr;
-}
-
-GroupRows& Accounting::GroupOf(policy::PolicySlot policy) {
-  const policy::GroupId* const id = FindGroup(policy);
-  return id == nullptr ? groupless_ : groups_.at(*id);
 }
 
 void Accounting::BookArrival(Disposition disposition, absl::Span<const PolicyRowCount> rows) {
@@ -160,6 +157,10 @@ void Accounting::SetGroups(const policy::GroupOfSlot& group_of) {
   groups_ = std::move(groups);
   group_of_ = group_of;
   per_policy_.resize(group_of.size());
+  rows_of_.clear();
+  for (const std::optional<policy::GroupId>& id : group_of_) {
+    rows_of_.push_back(id.has_value() ? &groups_.at(*id) : &groupless_);
+  }
 }
 
 RowBooks Accounting::Books() const {

@@ -67,6 +67,8 @@ struct BatchFate {
 class Accounting {
  public:
   explicit Accounting(int32_t num_policies);
+  Accounting(const Accounting&) = delete;
+  Accounting& operator=(const Accounting&) = delete;
 
   /// Takes the counters of a checkpoint over. What was queued then is gone: rolled back.
   void Restore(const RowCounters& saved);
@@ -104,7 +106,7 @@ class Accounting {
   template <typename Change>
   void ForEach(absl::Span<const PolicyRowCount> rows, Change change);
   /// The rows of who trains `policy`. Rows of a slot that there is not are of none.
-  GroupRows& GroupOf(policy::PolicySlot policy);
+  GroupRows& GroupOf(policy::PolicySlot policy) { return rows_of_.Contains(policy) ? *rows_of_[policy] : groupless_; }
 
   RowCounters totals_;
   RowCounters earlier_;
@@ -112,6 +114,7 @@ class Accounting {
   policy::GroupOfSlot group_of_;  ///< of the same slots
   std::map<policy::GroupId, GroupRows> groups_;
   GroupRows groupless_;
+  policy::BySlot<GroupRows*> rows_of_;  ///< of the same slots: found once, not by name for each row count
   FragmentCounters fragments_;
 };
 

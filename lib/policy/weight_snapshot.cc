@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/all_finite.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/parameter_layout.h"
@@ -14,29 +15,30 @@ namespace {
 
 constexpr double kMinVariance = 1e-8;
 
-template <typename T>
-absl::Status CheckVector(const PolicyId& id, const char* name, const std::vector<T>& values, int64_t expected) {
+absl::Status CheckVector(const PolicyId& id, const char* name, const std::vector<float>& values, int64_t expected) {
   if (static_cast<int64_t>(values.size()) != expected) {
     return absl::InvalidArgumentError(
         absl::StrCat("policy \"", id.value(), "\": ", name, " has ", values.size(), " elements; expected ", expected));
   }
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (!std::isfinite(values[i])) {
-      return absl::InvalidArgumentError(absl::StrCat("policy \"", id.value(), "\": ", name, "[", i, "] is not finite"));
-    }
-  }
-  return absl::OkStatus();
+  if (base::AllFinite(values)) return absl::OkStatus();
+  const auto bad = std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
+  return absl::InvalidArgumentError(
+      absl::StrCat("policy \"", id.value(), "\": ", name, "[", bad - values.begin(), "] is not finite"));
 }
 
 }  // namespace
 
 absl::Status WeightSnapshot::Validate(const PolicySpec& spec) const {
+  return Validate(spec, ParameterLayout::For(spec).acting_size());
+}
+
+absl::Status WeightSnapshot::Validate(const PolicySpec& spec, int64_t acting_size) const {
   if (id != spec.id) {
     return absl::InvalidArgumentError(
         absl::StrCat("weights are of policy \"", id.value(), "\"; expected \"", spec.id.value(), "\""));
   }
   const int64_t moments = spec.normalize_observations ? spec.observation_size() : 0;
-  TROUPE_RETURN_IF_ERROR(CheckVector(id, "actor", actor, ParameterLayout::For(spec).acting_size()));
+  TROUPE_RETURN_IF_ERROR(CheckVector(id, "actor", actor, acting_size));
   TROUPE_RETURN_IF_ERROR(CheckVector(id, "observation_mean", observation_mean, moments));
   TROUPE_RETURN_IF_ERROR(CheckVector(id, "observation_inverse_std", observation_inverse_std, moments));
   if (exploration.size() > kMaxExplorationScalars) {

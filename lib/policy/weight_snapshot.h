@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -33,6 +34,8 @@ struct WeightSnapshot {
   /// INVALID_ARGUMENT when a size does not fit `spec`, a number is not finite, or `exploration` has more than
   /// kMaxExplorationScalars or a bad name.
   absl::Status Validate(const PolicySpec& spec) const;
+  /// The same for who has `acting_size` of the spec's layout at hand: a layout is many names.
+  absl::Status Validate(const PolicySpec& spec, int64_t acting_size) const;
 };
 using WeightSnapshotPtr = std::shared_ptr<const WeightSnapshot>;
 

@@ -27,6 +27,7 @@ TEST(WeightSnapshotTest, FitsItsSpecOrSaysWhatDoesNot) {
   WeightSnapshot shorter = MakeSnapshot(spec);
   shorter.actor.pop_back();
   EXPECT_NE(shorter.Validate(spec).message().find("expected"), absl::string_view::npos);
+  EXPECT_TRUE(shorter.Validate(spec, static_cast<int64_t>(shorter.actor.size())).ok()) << "by the size that is given";
 
   WeightSnapshot not_finite = MakeSnapshot(spec);
   not_finite.actor[3] = std::numeric_limits<float>::quiet_NaN();

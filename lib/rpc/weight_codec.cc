@@ -205,7 +205,7 @@ absl::StatusOr<WeightAssembler::Update> WeightAssembler::Finish() {
   whole_ = {};
   received_bytes_ = 0;
   const policy::PolicySlot slot(header_.policy_slot());
-  TROUPE_RETURN_IF_ERROR(snapshot->Validate(policies_->specs[slot]));
+  TROUPE_RETURN_IF_ERROR(snapshot->Validate(policies_->specs[slot], ActingSize(slot)));
   header_.Clear();
   const policy::WeightVersion version = snapshot->version;
   return Update{slot, std::move(snapshot), version};

@@ -20,6 +20,7 @@ namespace troupe::run {
 namespace {
 
 constexpr int kArenas = 2;
+constexpr int64_t kStackBytes = int64_t{2} << 20;  // what glibc gives where `ulimit -s` is "unlimited"
 
 const char* g_program = "troupe";
 
@@ -75,6 +76,7 @@ bool IsOutOfThreads(const std::system_error& error) {
 absl::Status FitIntoMemoryLimit(int64_t needed_bytes) {
   if (!MemoryLimitBytes()) return absl::OkStatus();
   base::LimitHeapArenas(kArenas);
+  base::LimitThreadStacks(kStackBytes);
   const size_t bytes = static_cast<size_t>(needed_bytes);
   void* const there = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (there == MAP_FAILED) {

@@ -8,7 +8,8 @@
 namespace troupe::run {
 
 /// Fits this process to a limit on its memory (`ulimit -v`), before it starts anything; does nothing where there is
-/// none. malloc takes an arena for each thread, 64 MiB of the limit each, unless told otherwise. RESOURCE_EXHAUSTED
+/// none. malloc takes an arena for each thread, 64 MiB of the limit each, and a thread a stack of 8 MiB, unless told
+/// otherwise. RESOURCE_EXHAUSTED
 /// when fewer than `needed_bytes` are left: what runs out of memory inside gRPC or LibTorch aborts or hangs there, so
 /// that nobody could say why.
 absl::Status FitIntoMemoryLimit(int64_t needed_bytes);

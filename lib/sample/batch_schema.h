@@ -83,7 +83,4 @@ absl::Status ValidateShapes(const MultiAgentBatch& batch, const BatchSchema& sch
 /// inside their space.
 absl::Status ValidateBatch(const MultiAgentBatch& batch, const BatchSchema& schema, const BatchLimits& limits);
 
-/// True when every float is finite (vectorized: any exponent of all ones is found by integer compares).
-bool AllFinite(absl::Span<const float> values);
-
 }  // namespace troupe::sample

@@ -107,24 +107,6 @@ TEST(BatchSchemaTest, EachRevisionHasItsOwnAnswer) {
   EXPECT_EQ(schema.state_readings.size(), 3u) << "one entry a turn, not a revision";
 }
 
-TEST(AllFiniteTest, FindsOneBadFloatAnywhere) {
-  const float bad[] = {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
-                       std::numeric_limits<float>::quiet_NaN(), -std::nanf("1")};
-  for (const size_t size : {0, 1, 31, 32, 33, 100}) {
-    std::vector<float> values(size, std::numeric_limits<float>::max());
-    for (size_t i = 0; i < size; i += 3) values[i] = -std::numeric_limits<float>::denorm_min();
-    EXPECT_TRUE(AllFinite(values));
-    for (size_t i = 0; i < size; ++i) {
-      const float kept = values[i];
-      for (const float value : bad) {
-        values[i] = value;
-        EXPECT_FALSE(AllFinite(values)) << size << " " << i << " " << value;
-      }
-      values[i] = kept;
-    }
-  }
-}
-
 TEST(ValidateBatchTest, AcceptsEveryMadeBatch) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     for (const BatchSchema& schema : {RandomSchema(seed), WithCores(RandomSchema(seed), seed)}) {

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/all_finite.h"
 #include "lib/base/status_macros.h"
 #include "lib/sample/batch_schema.h"
 #include "lib/sample/columns.h"
@@ -11,13 +11,7 @@
 namespace troupe::sample {
 namespace {
 
-constexpr uint32_t kExponent = 0x7f800000u;
-
-bool IsFinite(float value) {
-  uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return (bits & kExponent) != kExponent;
-}
+bool IsFinite(float value) { return std::isfinite(value); }
 
 /// A present column points at aligned memory.
 absl::Status CheckMemory(const std::string& where, const char* name, const ColumnView& column) {
@@ -34,7 +28,7 @@ absl::Status CheckMemory(const std::string& where, const char* name, const Colum
 absl::Status CheckFinite(const std::string& where, const char* name, const ColumnView& column) {
   if (column.dtype != tensor::DType::kFloat32) return absl::OkStatus();
   const absl::Span<const float> values = column.As<float>();
-  if (AllFinite(values)) return absl::OkStatus();
+  if (base::AllFinite(values)) return absl::OkStatus();
   const size_t i = std::find_if_not(values.begin(), values.end(), IsFinite) - values.begin();
   const auto width = static_cast<size_t>(column.row_elements);
   return absl::InvalidArgumentError(absl::StrCat(where, ": column '", name, "' has ", values[i], " at row ", i / width,
@@ -358,25 +352,6 @@ int64_t ActiveRows(const PolicyRows& rows) {
 }
 
 }  // namespace
-
-bool AllFinite(absl::Span<const float> values) {
-  // Each lane keeps whether it has met an exponent of all ones; the compiler makes vector compares of the inner loop.
-  constexpr size_t kLanes = 32;
-  uint32_t bad[kLanes] = {};
-  const size_t blocks = values.size() / kLanes;
-  const float* p = values.data();
-  for (size_t b = 0; b < blocks; ++b, p += kLanes) {
-    uint32_t bits[kLanes];
-    std::memcpy(bits, p, sizeof(bits));
-    for (size_t i = 0; i < kLanes; ++i) {
-      bad[i] |= static_cast<uint32_t>(-static_cast<int32_t>((bits[i] & kExponent) == kExponent));
-    }
-  }
-  uint32_t any = 0;
-  for (const uint32_t lane : bad) any |= lane;
-  for (size_t i = blocks * kLanes; i < values.size(); ++i) any |= IsFinite(values[i]) ? 0u : 1u;
-  return any == 0;
-}
 
 absl::Status ValidateBatch(const MultiAgentBatch& batch, const BatchSchema& schema, const BatchLimits& limits) {
   TROUPE_RETURN_IF_ERROR(ValidateShapes(batch, schema, limits));

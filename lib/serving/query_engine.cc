@@ -210,7 +210,7 @@ absl::Status QueryEngine::SetWeights(policy::WeightSnapshotPtr weights) {
   const std::shared_ptr<const Routes> routes = CurrentRoutes();
   TROUPE_ASSIGN_OR_RETURN(const Route* const route, Find(*routes, weights->id));
   const std::shared_ptr<ServedPolicy>& policy = route->policy;
-  TROUPE_RETURN_IF_ERROR(weights->Validate(policy->spec()));
+  TROUPE_RETURN_IF_ERROR(weights->Validate(policy->spec(), policy->acting_size()));
   policy->Offer(std::move(weights));
   return absl::OkStatus();
 }

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "lib/policy/parameter_layout.h"
+
 namespace troupe::serving {
 namespace {
 
@@ -21,7 +23,8 @@ ServedPolicy::ServedPolicy(const policy::PolicySpec& spec, policy::PolicySlot sl
       slot_(slot),
       leaves_(space::ActionLeaves(spec.action_space)),
       word_dtypes_(WordDTypes(spec)),
-      bounds_(spec) {}
+      bounds_(spec),
+      acting_size_(policy::ParameterLayout::For(spec).acting_size()) {}
 
 void ServedPolicy::Offer(policy::WeightSnapshotPtr weights) {
   base::MutexLock lock(&mutex_);

@@ -31,6 +31,9 @@ class ServedPolicy {
   const std::vector<tensor::DType>& word_dtypes() const { return word_dtypes_; }
   const inference::ActionBounds& bounds() const { return bounds_; }
 
+  /// Elements of the weights that it acts with.
+  int64_t acting_size() const { return acting_size_; }
+
   /// Takes `weights` unless there are newer ones. They fit the spec.
   void Offer(policy::WeightSnapshotPtr weights);
   /// What was offered last; nullptr when nothing was.
@@ -42,6 +45,7 @@ class ServedPolicy {
   const std::vector<space::ActionLeaf> leaves_;
   const std::vector<tensor::DType> word_dtypes_;
   const inference::ActionBounds bounds_;
+  const int64_t acting_size_;
   mutable base::Mutex mutex_;
   policy::WeightSnapshotPtr newest_ ABSL_GUARDED_BY(mutex_);
 };

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from troupe.version import VERSION
+
 if TYPE_CHECKING:
     from troupe.evaluation import Evaluation as Evaluation
     from troupe.policy import Agents as Agents
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from troupe.run import start as start
     from troupe.run import train as train
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 # Where the package's names are, which are imported when they are asked for: most who import troupe are processes of environments.
 _PLACES = {

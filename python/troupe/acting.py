@@ -6,11 +6,11 @@ import ctypes
 import functools
 import json
 import os
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional, Tuple
 
 from troupe.program import TroupeError
 
-ACTING_VERSION = 1
+ACTING_VERSION = 2
 LIBRARY = "libtroupe_acting.so"
 VARIABLE = "TROUPE_ACTING_LIBRARY"
 MAX_ROWS = 65536
@@ -60,6 +60,9 @@ def load() -> Any:
         ("open", ctypes.c_int32, [ctypes.c_char_p, ctypes.c_uint64, ctypes.POINTER(ctypes.c_void_p), error]),
         ("describe", ctypes.c_char_p, [ctypes.c_void_p]),
         ("map", ctypes.c_int32, [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.POINTER(ctypes.c_int32), error]),
+        ("network", ctypes.c_int32, [ctypes.c_void_p, ctypes.c_int32, ctypes.POINTER(ctypes.c_char_p), error]),
+        ("weights", ctypes.c_int32, [ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, error]),
+        ("outputs", ctypes.c_int32, [ctypes.c_void_p, ctypes.POINTER(Rows), ctypes.c_void_p, error]),
         ("act", ctypes.c_int32, [ctypes.c_void_p, ctypes.POINTER(Rows), error]),
         ("close", None, [ctypes.c_void_p]),
     ):
@@ -88,6 +91,24 @@ class Checkpoint:
         error = ErrorText()
         self.check(self._library.troupe_acting_map(self.handle, env_id, episode, places, ctypes.byref(error)), error)
         return list(places)
+
+    def network(self, place: int) -> Dict[str, Any]:
+        """What the policy is made of, as troupe_acting_network says it. TroupeError for one without networks."""
+        text, error = ctypes.c_char_p(), ErrorText()
+        self.check(self._library.troupe_acting_network(self.handle, place, ctypes.byref(text), ctypes.byref(error)), error)
+        network: Dict[str, Any] = json.loads(text.value or b"{}")
+        return network
+
+    def weights(self, place: int, parameters: int, moments: int) -> Tuple[bytes, Optional[bytes]]:
+        """So many float32 of the acting part, and so many float64, means before variances; None where that is 0. TroupeError."""
+        floats, doubles, error = (ctypes.c_float * parameters)(), (ctypes.c_double * moments)(), ErrorText()
+        self.check(self._library.troupe_acting_weights(self.handle, place, floats, doubles if moments else None, ctypes.byref(error)), error)
+        return bytes(floats), bytes(doubles) if moments else None
+
+    def outputs(self, rows: Rows, address: int) -> None:
+        """Writes the actor's last layer of the rows there, float32 [rows, outputs]. TroupeError."""
+        error = ErrorText()
+        self.check(self._library.troupe_acting_outputs(self.handle, ctypes.byref(rows), address, ctypes.byref(error)), error)
 
     @staticmethod
     def check(code: int, error: ErrorText) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import secrets
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,11 @@ from troupe import acting
 from troupe.env_adapters.observation_view import MASK_KEY, STATE_KEY
 from troupe.env_adapters.spaces import SpaceCodec, SpaceError
 from troupe.envs import spaces
+from troupe.networks import Network, Said, read_network
+
+if TYPE_CHECKING:
+    from troupe.export import Exported
+    from troupe.torch_policy import PolicyModule
 
 Array = NDArray[Any]
 # Environments whose decisions are drawn apart: that of Agents, and behind it one for each Policy of a checkpoint.
@@ -128,6 +134,49 @@ class Policy:
         self._call(buffers, action_mask is not None, deterministic)
         actions = [self._action.unflatten_action(words) for words in buffers.actions]
         return (actions if many else actions[0]), (buffers.states.copy() if self.state_size else None)
+
+    @functools.cached_property
+    def network(self) -> Network:
+        """Its tensors, and what its last layer is. TroupeError for a policy without networks."""
+        return read_network(self._checkpoint, self._place)
+
+    def outputs(self, observations: Array, agent_slots: Optional[Array] = None, states: Optional[Array] = None, action_masks: Optional[Array] = None) -> Said:
+        """What a worker's actor computes of flattened rows [rows, obs_size]: for who holds another program's numbers against it. agent_slots: [rows];
+        states: [rows, state_size]; action_masks: [rows, mask_size], of the actions alone. TroupeError, also for a user's network, which needs
+        LibTorch."""
+        buffers = _Buffers(self._description, self._place, len(observations))
+        buffers.observations[:] = observations
+        if agent_slots is not None:
+            buffers.keys[:, 2] = agent_slots
+        if action_masks is not None:
+            buffers.masks[:] = action_masks
+        buffers.states[:] = 0 if states is None else states
+        outputs = np.zeros((len(observations), self.network.outputs), np.float32)
+        self._checkpoint.outputs(buffers.call, outputs.ctypes.data)
+        buffers.states[:] = 0 if states is None else states
+        self._call(buffers, action_masks is not None, deterministic=True)
+        actions = buffers.actions.astype(np.float64)
+        for word, dtype in enumerate(self._description["word_dtypes"]):
+            if dtype == "float32":
+                actions[:, word] = buffers.actions.view(np.float32)[:, word]
+        return Said(outputs, buffers.states, actions, buffers.logp)
+
+    def torch_module(self, *, torchscript: Optional[str] = None) -> "PolicyModule":
+        """The actor as a torch.nn.Module in eval mode, with the weights of the checkpoint: all that it does with an observation but sampling, equal to a
+        worker's to 1e-4 of its row's scale. Needs PyTorch. torchscript: the file of a user's network (`model.torchscript`), which is a program and is run where it is named
+        here alone, as the run keeps it in RUN/torchscript. TroupeError, also for a policy without networks."""
+        from troupe.export import torch_module
+
+        return torch_module(self.network, self.outputs, torchscript)
+
+    def export(self, path: Union[str, "os.PathLike[str]"], format: str = "safetensors", *, overwrite: bool = False,
+               torchscript: Optional[str] = None) -> "Exported":
+        """Writes the actor to a file, and PATH.golden.npz beside it: inputs, and what a worker's actor says of them, which was compared with what the file
+        says. format: "safetensors" (numpy alone), "torchscript" (needs PyTorch) or "onnx" (PyTorch and onnx). Files are whole or not there; one that is
+        there is left unless `overwrite`. torchscript: as for `torch_module`. TroupeError."""
+        from troupe.export import export
+
+        return export(self.network, self.outputs, os.fspath(path), format, overwrite=overwrite, torchscript=torchscript)
 
     def _write_states(self, states: Array, state: Optional[Array], episode_start: Any) -> None:
         if state is None:

@@ -27,6 +27,7 @@ void AddStopCommand(CLI::App& app, Action* action);
 void AddPolicyCommand(CLI::App& app, Action* action);
 void AddMappingCommand(CLI::App& app, Action* action);
 void AddCheckpointCommand(CLI::App& app, Action* action);
+void AddExportCommand(CLI::App& app, Action* action);
 void AddEnvsCommand(CLI::App& app, Action* action);
 void AddDoctorCommand(CLI::App& app, Action* action);
 void AddInitCommand(CLI::App& app, Action* action);

@@ -23,6 +23,7 @@ void AddCommands(CLI::App& app, troupe::services::Action* action) {
   troupe::services::AddPolicyCommand(app, action);
   troupe::services::AddMappingCommand(app, action);
   troupe::services::AddCheckpointCommand(app, action);
+  troupe::services::AddExportCommand(app, action);
   troupe::services::AddEnvsCommand(app, action);
   troupe::services::AddInitCommand(app, action);
   troupe::services::AddConfigCommand(app, action);

@@ -3,6 +3,8 @@
 import os
 import resource
 import socket
+import subprocess
+import time
 
 import harness
 
@@ -99,6 +101,59 @@ class BadStartTest(harness.TroupeTestCase):
             self.assertIn(done.returncode, (0, 1), done.stderr)
             self.assertEqual(done.returncode == 1, "memory" in done.stderr, done.stderr)
             self.assertNotIn("terminate called", done.stderr)
+
+    def test_what_is_let_through_has_room(self):
+        """A library that finds no memory aborts or hangs: a learner that starts has 64 MiB more than a small run takes."""
+        good = self.write("good.yaml", CONFIG)
+        limit, taken = 0, 0
+        for mebibytes in range(640, 1000, 8):
+            taken = self.addresses_of_a_run(good, mebibytes)
+            if taken is not None:
+                limit = mebibytes
+                break
+        if limit == 0:
+            self.skipTest("this build's sanitizer takes all addresses there are")
+        self.assertGreater(taken, 300, "what was looked at was not the learner")
+        self.assertGreaterEqual(limit - taken, 64, f"{taken} MiB taken of {limit}")
+
+    def addresses_of_a_run(self, config, mebibytes):
+        """MiB that the learner of `train` took at most under such a limit; None where it was refused."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
+        taken = 0
+        with subprocess.Popen([self.program, "train", config, "--name", f"room{mebibytes}"], cwd=self.folder, preexec_fn=limit,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as train:
+            while train.poll() is None:
+                taken = max([taken, *map(mebibytes_of, learners_of(train.pid))])
+                time.sleep(0.002)
+            said = train.stdout.read()
+        if train.returncode == 0:
+            return taken
+        self.assertEqual(train.returncode, 1, said)
+        self.assertIn("too little memory", said)
+        return None
+
+
+def learners_of(pid):
+    """Process ids of the learners that process `pid` started."""
+    found = []
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            for child in file.read().split():
+                with open(f"/proc/{child}/comm") as name:
+                    found += [child] if name.read().startswith("troupe-learner") else []
+    except OSError:  # it has ended
+        pass
+    return found
+
+
+def mebibytes_of(pid):
+    """Addresses that a process has now, MiB; 0 once it has ended. Not VmPeak: what the check itself tries to take is in it."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            return next((int(line.split()[1]) >> 10 for line in file if line.startswith("VmSize:")), 0)
+    except OSError:
+        return 0
 
 
 if __name__ == "__main__":

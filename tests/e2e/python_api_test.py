@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+from unittest import mock
 
 import harness
+import networks
 
 SMALL = """
 CONFIG = {
@@ -190,6 +192,34 @@ class PythonApiTest(harness.RunningTestCase):
         """)
         self.assertEqual(said, ["['left', 'right'] True ['agent_0'] 0 6 Box", "True None", "True True", "True True", "True True", "True True",
                                 "True False True"])
+
+    @harness.by_command(os.environ.get("TROUPE_ACTING_LIBRARY"))
+    def test_a_policy_leaves_the_run_by_a_command(self):
+        self.troupe("train", self.write("run.yaml", json.dumps(self.config_of(SMALL))), "--name", "run")
+        # What lies where the command is given is no package of its Python.
+        for name in ("numpy.py", "torch.py", "troupe.py", "argparse.py", "sitecustomize.py"):
+            self.write(name, "raise SystemExit('a stranger was imported')\n")
+        strangers = mock.patch.dict(os.environ, PYTHONPATH=":.:/nowhere")
+        strangers.start()
+        self.addCleanup(strangers.stop)
+        export = ("export", "run", "--python", sys.executable)
+        said = self.troupe(*export, "--policy", "left", "--output", "left.safetensors").stdout
+        self.assertEqual(said, "wrote left.safetensors and left.safetensors.golden.npz: policy left, version 5\n")
+        wanted = {name.removeprefix("left/"): values for name, values in networks.read_policies(self.path("runs", "run", "checkpoints", "2000")).items()
+                  if name.startswith("left/actor.")}
+        self.assertEqual(networks.read_safetensors(self.path("left.safetensors")), wanted)
+        said = json.loads(self.troupe(*export, "--policy", "left", "--output", "left.safetensors", "--overwrite", "--checkpoint", "2000", "--json").stdout)
+        self.assertEqual((said["path"], said["policy_id"], said["version"]), ("left.safetensors", "left", 5))
+        for words, arguments in (("left.safetensors is there already, expected no file", ["--policy", "left", "--output", "left.safetensors"]),
+                                 ("got no --policy of 2, expected one of left, right", ["--output", "x"]),
+                                 ('no checkpoint "7"', ["--policy", "left", "--output", "x", "--at", "7"]),
+                                 ("gguf", ["--policy", "left", "--output", "x", "--format", "gguf"]),
+                                 ("which is no program, expected a Python interpreter", ["--policy", "left", "--output", "x", "--python", "/no/python"])):
+            done = self.troupe(*export[:2], *([] if "--python" in arguments else export[2:]), *arguments, ok=False)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertRegex(done.stderr, "^troupe: error: ")
+            self.assertIn(words, done.stderr)
+        self.assertFalse(os.path.exists(self.path("x")))
 
     @harness.by_command(os.environ.get("TROUPE_ACTING_LIBRARY"))
     def test_agents_play_a_loop_of_pettingzoos(self):

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/all_finite.h"
 #include "lib/base/status_macros.h"
 #include "lib/inference/actor.h"
 #include "lib/training/core/torch_status.h"
@@ -46,7 +47,7 @@ absl::Status ScriptActor::SetWeights(policy::WeightSnapshotPtr weights) {
     return absl::InvalidArgumentError(absl::StrCat("policy \"", spec_.id.value(), "\": no weights"));
   }
   if (weights == weights_) return absl::OkStatus();
-  TROUPE_RETURN_IF_ERROR(weights->Validate(spec_));
+  TROUPE_RETURN_IF_ERROR(weights->Validate(spec_, layout_.acting_size()));
   weights_ = std::move(weights);
   std::copy(weights_->actor.begin(), weights_->actor.end(), values_.data_ptr<float>());
   sampler_.SetWeights(*weights_);
@@ -107,8 +108,9 @@ absl::Status ScriptActor::Act(const inference::ActInput& input, space::ActionWor
     return absl::OkStatus();
   }));
   const auto* const outputs = reinterpret_cast<const float*>(outputs_.data());
-  if (!inference::AllFinite(outputs, input.rows * stride_)) return inference::OutputNotFinite(spec_, *weights_);
-  if (!inference::AllFinite(input.state_out, input.rows * script_->state_size())) {
+  if (!base::AllFinite({outputs, static_cast<size_t>(input.rows * stride_)}))
+    return inference::OutputNotFinite(spec_, *weights_);
+  if (!base::AllFinite({input.state_out, static_cast<size_t>(input.rows * script_->state_size())})) {
     return inference::StateNotFinite(spec_, *weights_);
   }
   return sampler_.Sample(spec_, input, outputs, stride_, actions, logp);
