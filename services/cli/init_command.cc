@@ -3,10 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <numeric>
 
@@ -35,12 +36,18 @@ namespace fs = std::filesystem;
 
 constexpr int kNumEnvs = 4;
 constexpr absl::Duration kPlayTime = absl::Seconds(1);
-constexpr int64_t kMaxPlayed = 20'000;  // env steps
+constexpr int64_t kMaxPlayed = 1'000'000;  // env steps
 
 struct InitFlags : NamedEnv {
   std::string output;
   bool force = false;
 };
+
+/// `name` with "python:" where it names a file of Python without: what a person types first.
+std::string WithPythonPrefix(const std::string& name) {
+  const bool is_file = absl::EndsWith(name.substr(0, name.find(':')), ".py");
+  return is_file ? absl::StrCat("python:", name) : name;
+}
 
 /// mpe/simple_spread: simple_spread.yaml; my_env.py:Env: my_env.yaml; python:games.chess:Env: chess.yaml.
 std::string DefaultFile(const std::string& name) {
@@ -150,27 +157,43 @@ absl::Status Play(const config::EnvSettings& settings, const env::EnvRegistry& r
   return absl::OkStatus();
 }
 
-/// Writes `text` to `path`, once a run can be made of it. Nothing stays of one that cannot.
+absl::Status IsThere(const std::string& path) {
+  return absl::AlreadyExistsError(
+      absl::StrCat(path, " is there already; expected another --output, or --force to replace it"));
+}
+
+/// A file that is there already stays; ALREADY_EXISTS.
+absl::Status WriteNew(const std::string& path, const std::string& text) {
+  std::FILE* const file = std::fopen(path.c_str(), "wxe");  // x: O_EXCL
+  if (file == nullptr && errno == EEXIST) return IsThere(path);
+  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  int error = errno;
+  if (file != nullptr && std::fclose(file) != 0 && written) {
+    written = false;
+    error = errno;
+  }
+  if (written) return absl::OkStatus();
+  if (file != nullptr) std::remove(path.c_str());
+  return absl::PermissionDeniedError(absl::StrCat(path, ": cannot be written: ", std::strerror(error)));
+}
+
+/// Writes `text` to `path`, which stays as it is where no run can be made of `text`.
 absl::Status WriteConfig(const std::string& path, const std::string& text, bool force,
                          const env::EnvRegistry& registry) {
-  const std::string next =
-      absl::StrCat(path, ".", getpid(), ".yaml");  // in the same folder: names of files are relative
-  std::error_code error;
-  if (!(std::ofstream(next) << text << std::flush)) {
-    fs::remove(next, error);
-    return absl::PermissionDeniedError(absl::StrCat(path, ": cannot be written"));
-  }
+  // In the same folder: names of files are relative.
+  const std::string next = force ? absl::StrCat(path, ".", getpid(), ".yaml") : path;
+  TROUPE_RETURN_IF_ERROR(WriteNew(next, text));
   const absl::StatusOr<config::RunConfig> config = config::RunConfig::FromFile(next);
   absl::Status status = config.ok() ? config::ResolveRun(*config, registry).status() : config.status();
-  if (status.ok() && !force && fs::exists(path, error))
-    status = absl::AlreadyExistsError(absl::StrCat(path, ": is there"));
-  if (status.ok()) fs::rename(next, path, error);
-  if (status.ok() && error) status = absl::PermissionDeniedError(absl::StrCat(path, ": ", error.message()));
+  std::error_code error;
+  if (status.ok() && force) fs::rename(next, path, error);
+  if (error) status = absl::PermissionDeniedError(absl::StrCat(path, ": cannot be written: ", error.message()));
   if (!status.ok()) fs::remove(next, error);
   return status;
 }
 
-absl::StatusOr<int> Init(const InitFlags& flags) {
+absl::StatusOr<int> Init(InitFlags flags) {
+  flags.name = WithPythonPrefix(flags.name);
   const std::string path = flags.output.empty() ? DefaultFile(flags.name) : flags.output;
   for (const std::string& text : flags.overrides) {
     if (absl::StartsWith(text, "env.")) continue;
@@ -180,10 +203,7 @@ absl::StatusOr<int> Init(const InitFlags& flags) {
         base::ExitCode::kUsage);
   }
   std::error_code error;
-  if (!flags.force && fs::exists(path, error)) {
-    return absl::AlreadyExistsError(
-        absl::StrCat(path, " is there already; expected another --output, or --force to replace it"));
-  }
+  if (!flags.force && fs::exists(path, error)) return IsThere(path);
   const env::EnvRegistry registry = AllEnvs();
   TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, ConfigOf(flags));
   TROUPE_ASSIGN_OR_RETURN(const config::EnvSettings settings, config::EnvSettingsOf(config));

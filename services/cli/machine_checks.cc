@@ -96,13 +96,16 @@ MachineCheck CheckLearner(const absl::StatusOr<std::string>& program, const absl
 }
 
 std::string PythonQuestion() {
-  return absl::StrCat("import platform\nprint('\\n", kPythonMarker,
-                      "', platform.python_version())\nimport numpy\nprint('\\nnumpy:', numpy.__version__)\n");
+  // A platform.py or numpy where we were started is nobody's package, and its code is not run.
+  return absl::StrCat(
+      "import sys\nsys.path = [folder for folder in sys.path if folder]\nsys.dont_write_bytecode = True\n"
+      "import platform\nprint('\\n",
+      kPythonMarker, "', platform.python_version())\nimport numpy\nprint('\\nnumpy:', numpy.__version__)\n");
 }
 
 MachineCheck CheckPython(const absl::StatusOr<std::string>& interpreter, const absl::StatusOr<ProgramAnswer>& answer) {
   MachineCheck check{"Python", Verdict::kWarning, "", "Python 3.9 or later with numpy, for environments in Python", ""};
-  check.remedy = "--python FOLDER of a virtual environment, or env.python.interpreter in the configuration";
+  check.remedy = "another: --python PROGRAM or FOLDER (env.python.interpreter)";
   if (!interpreter.ok()) {
     check.got = std::string(interpreter.status().message());
     return check;

@@ -1,5 +1,6 @@
 #include "services/cli/next_commands.h"
 
+#include <cstdint>
 #include <filesystem>
 
 #include "absl/strings/match.h"
@@ -35,12 +36,12 @@ std::string Raised(const std::string& reason, const YAML::Node& config, int64_t 
   const YAML::Node stop = config["stop"];
   if (!stop.IsMap()) return "";
   const std::string key = reason.substr(0, reason.find(' '));
-  // auto: of the steps that there were.
-  if (key == "stop.env_steps") return absl::StrCat(key, "=", 2 * stop["env_steps"].as<int64_t>(env_steps));
-  if (key == "stop.agent_steps") return absl::StrCat(key, "=", 2 * stop["agent_steps"].as<int64_t>(0));
-  if (key == "stop.updates") return absl::StrCat(key, "=", 2 * stop["updates"].as<int64_t>(0));
   if (key == "stop.wall_clock") return absl::StrCat(key, "=", 2 * stop["wall_clock"].as<double>(0));
-  return "";
+  int64_t limit = 0;
+  if (key == "stop.env_steps") limit = stop["env_steps"].as<int64_t>(env_steps);  // auto: of the steps there were
+  if (key == "stop.agent_steps") limit = stop["agent_steps"].as<int64_t>(0);
+  if (key == "stop.updates") limit = stop["updates"].as<int64_t>(0);
+  return limit > 0 && limit <= INT64_MAX / 2 ? absl::StrCat(key, "=", 2 * limit) : "";
 }
 
 /// The override that raises the limit of `reason`; empty where the configuration cannot be read.
@@ -75,10 +76,10 @@ std::string NextCommandsText(const std::string& program, const EndedRun& run) {
   std::string text;
   if (run.has_checkpoint) text += Line("evaluate", absl::StrCat(troupe, " evaluate ", folder));
   if (run.has_events) text += Line("curves", absl::StrCat("tensorboard --logdir ", folder));
-  if (run.has_checkpoint) text += Line("ask it", absl::StrCat(troupe, " query ", folder));
+  if (run.has_checkpoint) text += Line("query", absl::StrCat(troupe, " query ", folder));
   const std::string resume = ResumeCommand(program, run);
   if (resume.empty() || (run.finished && run.raised.empty())) return text;
-  return text + Line("go on", run.finished ? absl::StrCat(resume, " --set ", run.raised) : resume);
+  return text + Line("resume", run.finished ? absl::StrCat(resume, " --set ", run.raised) : resume);
 }
 
 std::string ResumeCommand(const std::string& program, const EndedRun& run) {

@@ -28,8 +28,8 @@ TEST(NextCommandsTest, AreFourAlignedLines) {
   EXPECT_EQ(NextCommandsText("./troupe", Spread()),
             "  evaluate  ./troupe evaluate runs/spread\n"
             "  curves    tensorboard --logdir runs/spread\n"
-            "  ask it    ./troupe query runs/spread\n"
-            "  go on     ./troupe train --resume runs/spread --set stop.env_steps=2000000\n");
+            "  query     ./troupe query runs/spread\n"
+            "  resume    ./troupe train --resume runs/spread --set stop.env_steps=2000000\n");
 }
 
 TEST(NextCommandsTest, ARunThatWasInterruptedGoesOnAsItIs) {
@@ -37,7 +37,7 @@ TEST(NextCommandsTest, ARunThatWasInterruptedGoesOnAsItIs) {
   run.finished = false;
   run.raised.clear();
   const std::string text = NextCommandsText("troupe", run);
-  EXPECT_NE(text.find("  go on     troupe train --resume runs/spread\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  resume    troupe train --resume runs/spread\n"), std::string::npos) << text;
 }
 
 TEST(NextCommandsTest, NoLineNamesWhatIsNotThere) {
@@ -96,6 +96,8 @@ TEST_F(RunFolderTest, TheLimitThatWasReachedIsDoubled) {
   EXPECT_EQ(raised("asked to end"), "not finished");
   Write("config.yaml", "env: {name: cartpole}\n");
   EXPECT_EQ(raised("stop.env_steps reached: 500 of 400"), "stop.env_steps=1000") << "auto: of the steps there were";
+  Write("config.yaml", "env: {name: cartpole}\nstop: {env_steps: 9000000000000000000}\n");
+  EXPECT_EQ(raised("stop.env_steps reached: 9000000000000000000 of 9000000000000000000"), "") << "twice is no number";
 }
 
 TEST_F(RunFolderTest, WhatCannotBeReadIsNotThere) {

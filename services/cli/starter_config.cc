@@ -15,7 +15,7 @@ namespace troupe::services {
 namespace {
 
 constexpr size_t kShownAgents = 4;
-constexpr size_t kShownSpace = 90;
+constexpr size_t kShownSpace = 64;  // in a terminal of 80 columns
 
 /// "adversary_0" -> "adversary"; an id of digits alone stays.
 std::string Stem(const std::string& agent) {

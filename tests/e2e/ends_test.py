@@ -62,7 +62,7 @@ class EndsTest(harness.RunningTestCase):
         before = self.results()
         words = "run: nothing is left to do: stop.env_steps reached: 400 of 400; to go on raise it (--set stop.env_steps=N)\nresults in runs/run\n"
         next_commands = (f"  evaluate  {self.program} evaluate runs/run\n  curves    tensorboard --logdir runs/run\n"
-                         f"  ask it    {self.program} query runs/run\n  go on     {self.program} train --resume runs/run --set stop.env_steps=800\n")
+                         f"  query     {self.program} query runs/run\n  resume    {self.program} train --resume runs/run --set stop.env_steps=800\n")
         for workers in ("1", "0"):
             self.assertEqual(self.troupe("train", "--resume", "run", "--workers", workers).stdout, words + next_commands)
             self.assertEqual(self.troupe("train", config, "--name", "run", "--resume-or-start", "--workers", workers).stdout, words + next_commands)

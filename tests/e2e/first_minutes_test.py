@@ -74,6 +74,13 @@ class FirstMinutesTest(harness.TroupeTestCase):
         self.assertTrue(text.endswith("a run trains on this machine\n"), text)
         self.assertEqual(os.listdir(self.folder), [], "it writes nothing")
 
+    def test_doctor_runs_no_code_of_the_folder_that_it_is_started_in(self):
+        for name in ("platform", "numpy", "torch"):
+            self.write(f"{name}.py", "open('ran', 'w')\n__version__ = '0'\n")
+        before = os.listdir(self.folder)
+        self.doctor("--python", sys.executable)
+        self.assertEqual(os.listdir(self.folder), before)
+
     def document(self, name):
         with open(os.path.join(self.source, name)) as file:
             return " ".join(file.read().split())
@@ -126,7 +133,7 @@ class FirstMinutesTest(harness.TroupeTestCase):
         os.makedirs(self.path("code"))
         os.makedirs(self.path("configs"))
         self.write("code/my_env.py", ENVIRONMENT)
-        said = self.troupe("init", "python:code/my_env.py:Env", "--python", sys.executable, "--arg", "length=7", "--output", "configs/mine.yaml").stdout
+        said = self.troupe("init", "code/my_env.py:Env", "--python", sys.executable, "--arg", "length=7", "--output", "configs/mine.yaml").stdout
         self.assertIn("2 agents: scout_0, scout_1\n", said)
         self.assertIn("1 agent: base\n", said)
         self.assertIn("\nepisodes of 7.0 env steps, ", said)

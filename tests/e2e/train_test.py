@@ -59,7 +59,7 @@ class TrainTest(harness.RunningTestCase):
         self.assertFalse(os.path.exists(os.path.dirname(sockets[0][len("unix:"):])), "the socket's folder stays behind")
         self.assertTrue(self.log_text().endswith(
             f"results in runs/run\n  evaluate  {self.program} evaluate runs/run\n  curves    tensorboard --logdir runs/run\n"
-            f"  ask it    {self.program} query runs/run\n  go on     {self.program} train --resume runs/run\n"), self.log_text())
+            f"  query     {self.program} query runs/run\n  resume    {self.program} train --resume runs/run\n"), self.log_text())
         ended_at = self.summary("run")["env_steps"]
         latest = json.loads(self.troupe("checkpoint", "ls", "run", "--json").stdout.splitlines()[-1])[-1]
         self.assertEqual((latest["env_steps"], latest["latest"]), (ended_at, True))
