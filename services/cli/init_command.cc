@@ -157,6 +157,19 @@ absl::Status Play(const config::EnvSettings& settings, const env::EnvRegistry& r
   return absl::OkStatus();
 }
 
+/// The environment as a command line names it.
+std::string Arguments(const NamedEnv& named) {
+  std::string text = ShellQuoted(named.name);
+  const auto add = [&text](const char* flag, const std::string& value) {
+    if (!value.empty()) absl::StrAppend(&text, " ", flag, " ", ShellQuoted(value));
+  };
+  add("--plugin", named.plugin);
+  add("--python", named.python);
+  for (const std::string& arg : named.args) add("--arg", arg);
+  for (const std::string& override : named.overrides) add("--set", override);
+  return text;
+}
+
 absl::Status IsThere(const std::string& path) {
   return absl::AlreadyExistsError(
       absl::StrCat(path, " is there already; expected another --output, or --force to replace it"));
@@ -212,9 +225,8 @@ absl::StatusOr<int> Init(InitFlags flags) {
   SayAsItGoes(&options);
   TROUPE_ASSIGN_OR_RETURN(const env::ConformanceReport report, CheckEnv(settings, registry, pool, options));
   if (!report.ok()) {
-    std::printf("%s%s%s is not written: `%s envs check %s` says more\n", report.ToString().c_str(),
-                AdviceText(report).c_str(), path.c_str(), ShellQuoted(OwnSpelling()).c_str(),
-                ShellQuoted(flags.name).c_str());
+    std::printf("%s%s is not written\n  check     %s envs check %s\n", AdviceText(report).c_str(), path.c_str(),
+                ShellQuoted(OwnSpelling()).c_str(), Arguments(flags).c_str());
     return 1;
   }
   std::printf("every rule holds: %lld episodes, %s env steps of random play (troupe envs check)\n",

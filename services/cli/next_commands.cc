@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -30,24 +31,34 @@ std::string Line(const std::string& what, const std::string& command) {
   return absl::StrCat("  ", what, std::string(10 - what.size(), ' '), command, "\n");
 }
 
-/// Twice the limit that `reason`, which begins with its key, names; empty for one that doubling does not raise.
-/// `config`: of the run's config.yaml, which has every key.
-std::string Raised(const std::string& reason, const YAML::Node& config, int64_t env_steps) {
-  const YAML::Node stop = config["stop"];
-  if (!stop.IsMap()) return "";
-  const std::string key = reason.substr(0, reason.find(' '));
-  if (key == "stop.wall_clock") return absl::StrCat(key, "=", 2 * stop["wall_clock"].as<double>(0));
-  int64_t limit = 0;
-  if (key == "stop.env_steps") limit = stop["env_steps"].as<int64_t>(env_steps);  // auto: of the steps there were
-  if (key == "stop.agent_steps") limit = stop["agent_steps"].as<int64_t>(0);
-  if (key == "stop.updates") limit = stop["updates"].as<int64_t>(0);
-  return limit > 0 && limit <= INT64_MAX / 2 ? absl::StrCat(key, "=", 2 * limit) : "";
+/// `limit`, doubled until it is more than `reached`; empty where no number is.
+template <typename Number>
+std::string Doubled(Number limit, Number reached) {
+  if (limit <= 0) return "";
+  do {
+    if (limit > std::numeric_limits<Number>::max() / 2) return "";
+    limit *= 2;
+  } while (limit <= reached);
+  return absl::StrCat(limit);
 }
 
-/// The override that raises the limit of `reason`; empty where the configuration cannot be read.
-std::string RaisedIn(const std::string& folder, const std::string& reason, int64_t env_steps) {
-  const absl::StatusOr<config::RunConfig> config = config::RunConfig::FromFile(folder + "/config.yaml");
-  return config.ok() ? Raised(reason, YAML::Load(config->ToYaml()), env_steps) : "";
+/// The override that raises the limit of `stop` that ended the run of `summary`; empty for one that doubling does not
+/// raise. `stop`: of the run's config.yaml, with every key.
+std::string Raised(const nlohmann::json& summary, const YAML::Node& stop) {
+  const std::string reason = summary["reason"];
+  const std::string key = reason.substr(0, reason.find(' '));
+  std::string raised;
+  if (key == "stop.wall_clock") {
+    const nlohmann::json seconds = summary.value("wall_clock_s", nlohmann::json());
+    raised = Doubled(stop["wall_clock"].as<double>(0), seconds.is_number() ? seconds.get<double>() : 0);
+  }
+  for (const char* name : {"env_steps", "agent_steps", "updates"}) {
+    if (key != absl::StrCat("stop.", name)) continue;
+    const nlohmann::json counted = summary.value(name, nlohmann::json());
+    const int64_t reached = counted.is_number_integer() ? counted.get<int64_t>() : 0;
+    raised = Doubled(stop[name].as<int64_t>(reached), reached);  // auto: of the steps there were
+  }
+  return raised.empty() ? "" : absl::StrCat(key, "=", raised);
 }
 
 }  // namespace
@@ -62,11 +73,9 @@ EndedRun ReadEndedRun(const std::string& folder) {
   if (!text.ok()) return run;
   const nlohmann::json summary = nlohmann::json::parse(*text, nullptr, false);
   if (!summary.is_object() || !summary.contains("reason") || !summary["reason"].is_string()) return run;
-  const std::string reason = summary["reason"].get<std::string>();
-  run.finished = absl::StartsWith(reason, "stop.");
-  if (run.finished && summary.contains("env_steps") && summary["env_steps"].is_number_integer()) {
-    run.raised = RaisedIn(folder, reason, summary["env_steps"].get<int64_t>());
-  }
+  run.finished = absl::StartsWith(summary["reason"].get<std::string>(), "stop.");
+  const absl::StatusOr<config::RunConfig> config = config::RunConfig::FromFile(folder + "/config.yaml");
+  if (run.finished && config.ok()) run.raised = Raised(summary, YAML::Load(config->ToYaml())["stop"]);
   return run;
 }
 

@@ -84,13 +84,14 @@ class RunFolderTest : public testing::Test {
 TEST_F(RunFolderTest, TheLimitThatWasReachedIsDoubled) {
   Write("config.yaml", "env: {name: cartpole}\nstop: {env_steps: 400, agent_steps: 30, updates: 7, wall_clock: 1.5}\n");
   const auto raised = [this](const std::string& reason) {
-    Write("summary.json", "{\"reason\": \"" + reason + "\", \"env_steps\": 500}");
+    Write("summary.json",
+          "{\"reason\": \"" + reason + "\", \"env_steps\": 500, \"updates\": 28, \"wall_clock_s\": 1.6}");
     const EndedRun run = ReadEndedRun(folder_);
     return run.finished ? run.raised : "not finished";
   };
   EXPECT_EQ(raised("stop.env_steps reached: 500 of 400"), "stop.env_steps=800");
   EXPECT_EQ(raised("stop.agent_steps reached: 30 of 30"), "stop.agent_steps=60");
-  EXPECT_EQ(raised("stop.updates reached: 7 of 7"), "stop.updates=14");
+  EXPECT_EQ(raised("stop.updates reached: 28 of 7"), "stop.updates=56") << "14 and 28 are not more than there were";
   EXPECT_EQ(raised("stop.wall_clock reached: 1.6 of 1.5"), "stop.wall_clock=3");
   EXPECT_EQ(raised("stop.episode_return reached: 21 of 20"), "");
   EXPECT_EQ(raised("asked to end"), "not finished");

@@ -164,7 +164,8 @@ class FirstMinutesTest(harness.TroupeTestCase):
         self.fails("cartpole", "--set", "seed=3", "--output", "x.yaml", saying="--set seed=3: expected a key of env", code=2)
         self.fails("cartpole", "--output", "nowhere/x.yaml", saying="nowhere/x.yaml: cannot be written", code=1)
         self.fails(saying="name", code=2)
-        self.fails("python:my_env.py:Broken", "--python", sys.executable, saying="my_env.yaml is not written", code=1)
+        self.fails("python:my_env.py:Broken", "--python", sys.executable, code=1,
+                   saying=f"my_env.yaml is not written\n  check     {self.program} envs check python:my_env.py:Broken --python {sys.executable}\n")
         self.assertEqual([name for name in sorted(os.listdir(self.folder)) if name != "__pycache__"], before)
 
 
