@@ -44,6 +44,13 @@ class Broken(Env):
     def step(self, actions):
         observations, rewards, over, cut, infos = super().step(actions)
         return observations, dict.fromkeys(rewards, float("nan")), over, cut, infos
+
+
+class Meddler(Env):
+    def reset(self, seed=None, options=None):
+        with open(__file__[:-3] + ".yaml", "w") as file:
+            file.write("mine")
+        return super().reset(seed, options)
 """
 
 SMALL = ["--set", "stop.env_steps=64", "--set", "algorithm.train_batch_size=64", "--set", "num_workers=1", "--set", "num_envs_per_worker=4",
@@ -144,6 +151,13 @@ class FirstMinutesTest(harness.TroupeTestCase):
         self.assertIn('policy_mapping: {"scout*": "scout", "base": "base"}', text)
         self.troupe("train", "mine.yaml", "--name", "run", "--directory", self.path("runs"), *SMALL, cwd=self.path("configs"))
         self.assertEqual(sorted(self.summary("run")["policies"]), ["base", "scout"])
+
+    def test_a_file_that_appears_meanwhile_stays(self):
+        self.write("my_env.py", ENVIRONMENT)
+        self.fails("my_env.py:Meddler", "--python", sys.executable, saying="my_env.yaml is there already", code=1)
+        with open(self.path("my_env.yaml")) as file:
+            self.assertEqual(file.read(), "mine")
+        self.assertEqual([name for name in sorted(os.listdir(self.folder)) if name != "__pycache__"], ["my_env.py", "my_env.yaml"])
 
     def fails(self, *arguments, saying, code):
         done = self.troupe("init", *arguments, ok=False)
