@@ -6,7 +6,6 @@
 #include "absl/time/time.h"
 #include "lib/base/clock.h"
 #include "lib/base/status_macros.h"
-#include "lib/config/run_config.h"
 #include "lib/envs/register_all.h"
 #include "services/cli/output.h"
 #include <CLI/CLI.hpp>

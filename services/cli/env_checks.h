@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "lib/config/make_env.h"
+#include "lib/config/run_config.h"
 #include "lib/env/conformance.h"
 #include "lib/env/registry.h"
 

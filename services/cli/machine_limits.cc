@@ -77,11 +77,12 @@ MachineLimits ReadMachineLimits(const std::string& root) {
     TakeLesser(Ratio(Number(time, 0), Number(time, 1)), &limits.quota);
   }
   for (const std::string& group : Groups(root, "memory")) {
-    const std::optional<int64_t> bytes = Number(Words(groups + "/memory" + group + "/memory.limit_in_bytes"), 0);
+    const std::optional<int64_t> bytes =
+        Number(Words(absl::StrCat(groups, "/memory", group, "/memory.limit_in_bytes")), 0);
     if (bytes && *bytes < int64_t{1} << 60) TakeLesser(bytes, &limits.limit_bytes);  // no limit is a large number there
   }
   for (const std::string& group : Groups(root, "cpu")) {
-    const std::string folder = groups + "/cpu" + group;
+    const std::string folder = absl::StrCat(groups, "/cpu", group);
     TakeLesser(Ratio(Number(Words(folder + "/cpu.cfs_quota_us"), 0), Number(Words(folder + "/cpu.cfs_period_us"), 0)),
                &limits.quota);
   }

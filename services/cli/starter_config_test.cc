@@ -31,7 +31,7 @@ constexpr char kFive[] = "Box(-1, 1, [5])";
 
 /// Whether a configuration can be read from it; what it does with an environment e2e_first_minutes_test shows.
 std::string Read(const StarterFacts& facts) {
-  const std::string yaml = StarterYaml(facts, "my_env.yaml");
+  std::string yaml = StarterYaml(facts, "my_env.yaml");
   const absl::StatusOr<config::RunConfig> config = config::RunConfig::FromYaml(yaml, "my_env.yaml");
   EXPECT_TRUE(config.ok()) << config.status() << "\n" << yaml;
   return yaml;
