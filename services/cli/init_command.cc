@@ -166,7 +166,7 @@ std::string Arguments(const NamedEnv& named) {
   add("--plugin", named.plugin);
   add("--python", named.python);
   for (const std::string& arg : named.args) add("--arg", arg);
-  for (const std::string& override : named.overrides) add("--set", override);
+  for (const std::string& text_of_key : named.overrides) add("--set", text_of_key);
   return text;
 }
 

@@ -86,14 +86,13 @@ std::string NextCommandsText(const std::string& program, const EndedRun& run) {
   if (run.has_checkpoint) text += Line("evaluate", absl::StrCat(troupe, " evaluate ", folder));
   if (run.has_events) text += Line("curves", absl::StrCat("tensorboard --logdir ", folder));
   if (run.has_checkpoint) text += Line("query", absl::StrCat(troupe, " query ", folder));
-  const std::string resume = ResumeCommand(program, run);
-  if (resume.empty() || (run.finished && run.raised.empty())) return text;
+  if (!run.is_there || (run.finished && run.raised.empty())) return text;
+  const std::string resume = ResumeCommand(program, run.folder);
   return text + Line("resume", run.finished ? absl::StrCat(resume, " --set ", run.raised) : resume);
 }
 
-std::string ResumeCommand(const std::string& program, const EndedRun& run) {
-  if (!run.is_there) return "";
-  return absl::StrCat(ShellQuoted(program), " train --resume ", ShellQuoted(run.folder));
+std::string ResumeCommand(const std::string& program, const std::string& folder) {
+  return absl::StrCat(ShellQuoted(program), " train --resume ", ShellQuoted(folder));
 }
 
 }  // namespace troupe::services

@@ -22,7 +22,7 @@ EndedRun ReadEndedRun(const std::string& folder);
 /// person calls it.
 std::string NextCommandsText(const std::string& program, const EndedRun& run);
 
-/// The command with which a run goes on, from its last checkpoint where it has one; empty where there is no run.
-std::string ResumeCommand(const std::string& program, const EndedRun& run);
+/// The command with which the run in `folder` goes on, from its last checkpoint where it has one.
+std::string ResumeCommand(const std::string& program, const std::string& folder);
 
 }  // namespace troupe::services

@@ -190,18 +190,6 @@ absl::Status PrintSummary(const std::string& folder) {
   return absl::OkStatus();
 }
 
-/// What the person may do next: on stdout behind the run's own last words; of a run that failed only how it goes on.
-void SayWhatNext(const std::string& folder, int code, bool in_order) {
-  if (code == static_cast<int>(base::ExitCode::kRefused)) return;
-  const EndedRun run = ReadEndedRun(folder);
-  if (in_order) {
-    std::fputs(NextCommandsText(OwnSpelling(), run).c_str(), stdout);
-    std::fflush(stdout);
-  } else if (run.is_there) {
-    TROUPE_INFO("it goes on with: {}", ResumeCommand(OwnSpelling(), run));
-  }
-}
-
 absl::StatusOr<int> Train(const TrainFlags& flags) {
   const absl::StatusOr<Plan> made = MakePlan(flags);
   if (!made.ok()) return base::RefusedIfFinal(made.status());
@@ -229,6 +217,7 @@ absl::StatusOr<int> Train(const TrainFlags& flags) {
   }
   options.num_workers = plan.num_workers;
   options.socket_path = folder->socket();
+  options.resume_command = ResumeCommand(OwnSpelling(), plan.folder);
   options.lines_through_learner = base::IsSameTerminal(STDOUT_FILENO, STDERR_FILENO);
   int code = 0;
   bool in_order = false;
@@ -237,7 +226,11 @@ absl::StatusOr<int> Train(const TrainFlags& flags) {
     TROUPE_ASSIGN_OR_RETURN(code, supervisor.Run());
     in_order = supervisor.ended_in_order();
   }
-  SayWhatNext(plan.folder, code, in_order);
+  // Of a run that failed the error is the last word, and says how it goes on.
+  if (in_order) {
+    std::fputs(NextCommandsText(OwnSpelling(), ReadEndedRun(plan.folder)).c_str(), stdout);
+    std::fflush(stdout);
+  }
   if (in_order && flags.json) TROUPE_RETURN_IF_ERROR(PrintSummary(plan.folder));
   return code;
 }

@@ -80,7 +80,7 @@ class TrainTest(harness.RunningTestCase):
         os.kill(self.learner(process), signal.SIGKILL)
         self.assertEqual(process.wait(timeout=30), 128 + signal.SIGKILL)
         self.assertIn("the learner was killed by signal 9 (Killed)", self.log_text())
-        self.assertIn(f"it goes on with: {self.program} train --resume runs/run\n", self.log_text())
+        self.assertIn(f"; the run can go on with {self.program} train --resume runs/run\n", self.log_text())
         self.assertNotIn("results in", self.log_text())
         self.assertNotIn(" evaluate ", self.log_text())
         self.assertIn("the learner is away: nobody takes what is left", self.log_text(), "workers waited for the learner")
