@@ -30,7 +30,7 @@ std::string KindOf(const env::AgentSpec& agent) {
                       agent.has_action_mask);
 }
 
-/// `text` as a scalar of YAML, and in a comment or a line for people without control characters.
+/// `text` as a double-quoted scalar of YAML.
 std::string Quoted(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) {
