@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/make_env.h"
@@ -14,8 +13,8 @@
 #include "lib/env/plugin_env.h"
 #include "lib/env/random_rollout.h"
 #include "lib/envs/mpe/replay.h"
-#include "lib/envs/register_all.h"
 #include "services/cli/cli_command.h"
+#include "services/cli/env_checks.h"
 #include "services/cli/output.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -25,12 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct EnvFlags {
-  std::string name;
-  std::vector<std::string> args;       // "N=3"
-  std::vector<std::string> overrides;  // "env.x=y"
-  std::string plugin;
-  std::string python;
+struct EnvFlags : NamedEnv {
   int64_t seed = 0;
   bool json = false;
   // check
@@ -44,21 +38,8 @@ struct EnvFlags {
   int num_envs = 64;
 };
 
-env::EnvRegistry AllEnvs() {
-  env::EnvRegistry registry;
-  envs::RegisterAllEnvs(registry);
-  return registry;
-}
-
-/// The environment as a configuration would describe it, so that types, paths and errors are the same.
 absl::StatusOr<config::EnvSettings> ReadSettings(const EnvFlags& flags) {
-  std::vector<std::string> overrides = {config::TextOverride("env.name", flags.name)};
-  if (!flags.plugin.empty()) overrides.push_back(config::TextOverride("env.plugin", flags.plugin));
-  if (!flags.python.empty()) overrides.push_back(config::TextOverride("env.python.interpreter", flags.python));
-  for (const std::string& arg : flags.args) overrides.push_back(absl::StrCat("env.args.", arg));
-  overrides.insert(overrides.end(), flags.overrides.begin(), flags.overrides.end());
-  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config,
-                          config::RunConfig::FromYaml("{env: {}}", "arguments", overrides));
+  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, ConfigOf(flags));
   return config::EnvSettingsOf(config);
 }
 
@@ -85,46 +66,16 @@ absl::StatusOr<int> Ls(const std::string& plugin, bool json) {
   return 0;
 }
 
-/// A line for a rule as soon as it is broken, and one a second for how far the check is.
-void SayAsItGoes(env::ConformanceOptions* options) {
-  const int64_t all = int64_t{options->num_envs} * options->episodes;
-  options->on_broken = [](const env::ConformanceLine& line) {
-    std::printf("broken: %s: %s\n", std::string(env::EnvRuleName(line.rule)).c_str(), line.detail.c_str());
-    std::fflush(stdout);
-  };
-  options->on_episode = [all, said = absl::Now()](const env::ConformanceReport& played) mutable {
-    if (absl::Now() - said < absl::Seconds(1)) return;
-    said = absl::Now();
-    std::printf("%lld of %lld episodes, %s env steps\n", static_cast<long long>(played.episodes),
-                static_cast<long long>(all), WithThousands(played.env_steps).c_str());
-    std::fflush(stdout);
-  };
-}
-
 absl::StatusOr<int> Check(const EnvFlags& flags) {
   const env::EnvRegistry registry = AllEnvs();
   TROUPE_ASSIGN_OR_RETURN(const config::EnvSettings settings, ReadSettings(flags));
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<envhost::HostPool> pool, config::MakeHostPool(settings));
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<env::MultiAgentEnv> made,
-                          config::MakeEnv(settings, registry, nullptr, pool));
   env::ConformanceOptions options;
   options.seed = static_cast<uint64_t>(flags.seed);
   options.episodes = flags.episodes;
   options.keep_going = flags.keep_going;
   if (!flags.json) SayAsItGoes(&options);
-  const auto check = [&](const config::EnvSettings& of) {
-    return env::CheckConformance([&] { return config::MakeEnv(of, registry, nullptr, pool); }, options);
-  };
-  // First without what stands between it and the policies: wrappers keep rows, and what is wrong with those is seen
-  // only where nothing does.
-  config::EnvSettings bare = settings;
-  bare.wrappers = {};
-  bare.wrappers.dict_keys = {"", ""};
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<env::MultiAgentEnv> inner,
-                          config::MakeEnv(bare, registry, nullptr, pool));
-  const bool wrapped = inner->spec().ToString() != made->spec().ToString();
-  env::ConformanceReport report = check(wrapped ? bare : settings);
-  if (wrapped && report.ok()) report = check(settings);
+  TROUPE_ASSIGN_OR_RETURN(const env::ConformanceReport report, CheckEnv(settings, registry, pool, options));
   const env::ConformanceLine* const broken = report.first_broken();
   if (flags.json) {
     Json rules = Json::object();
@@ -145,11 +96,7 @@ absl::StatusOr<int> Check(const EnvFlags& flags) {
     PrintJson(out);
   } else {
     std::fputs(report.ToString().c_str(), stdout);
-    for (const env::ConformanceLine& line : report.lines) {
-      if (line.ok) continue;
-      std::printf("what to do: %s (%s)\n", std::string(env::EnvRuleAdvice(line.rule)).c_str(),
-                  std::string(env::EnvRuleName(line.rule)).c_str());
-    }
+    std::fputs(AdviceText(report).c_str(), stdout);
   }
   return report.ok() ? 0 : 1;
 }
@@ -240,13 +187,7 @@ absl::StatusOr<int> Bench(const EnvFlags& flags) {
 }
 
 void AddCommonFlags(CLI::App* command, EnvFlags* flags) {
-  command->add_option("name", flags->name, "environment, as `env.name` of a configuration says it")->required();
-  command->add_option("--plugin", flags->plugin, "shared library that has it (env.plugin)");
-  command->add_option("--python", flags->python,
-                      "the Python that runs it: a program, or a virtual environment's folder (env.python.interpreter)");
-  command->add_option("--arg", flags->args, "an argument of the environment: N=3 (repeat)")->allow_extra_args(false);
-  command->add_option("--set", flags->overrides, "any other key of a configuration: env.x=y (repeat)")
-      ->allow_extra_args(false);
+  AddEnvFlags(command, flags);
   command->add_option("--seed", flags->seed, "seed")->capture_default_str()->check(CLI::NonNegativeNumber);
 }
 

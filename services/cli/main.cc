@@ -25,7 +25,9 @@ void AddCommands(CLI::App& app, troupe::services::Action* action) {
   troupe::services::AddCheckpointCommand(app, action);
   troupe::services::AddExportCommand(app, action);
   troupe::services::AddEnvsCommand(app, action);
+  troupe::services::AddInitCommand(app, action);
   troupe::services::AddConfigCommand(app, action);
+  troupe::services::AddDoctorCommand(app, action);
   troupe::services::AddBenchCommand(app, action);
   troupe::services::AddVersionCommand(app, action);
 }

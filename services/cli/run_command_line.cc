@@ -32,7 +32,14 @@ std::vector<std::string>& OwnArguments() {
   return *kArguments;
 }
 
+std::string& Spelling() {
+  static auto* const kSpelling = new std::string("troupe");
+  return *kSpelling;
+}
+
 }  // namespace
+
+std::string OwnSpelling() { return Spelling(); }
 
 int FailedWith(const std::string& program, const absl::Status& status) {
   return Fail(program, std::string(status.message()), base::ExitCodeOf(status));
@@ -41,6 +48,7 @@ int FailedWith(const std::string& program, const absl::Status& status) {
 int RunCommandLine(int argc, char** argv, const std::string& program,
                    const std::function<void(CLI::App&, Action*)>& add) {
   OwnArguments().assign(argv + 1, argv + argc);
+  if (argc > 0 && *argv[0] != '\0') Spelling() = argv[0];
   CLI::App app{
       "Troupe trains many agents with many policies: rollout workers stream samples to a learner, which pushes weights "
       "back.",

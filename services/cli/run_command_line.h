@@ -18,6 +18,9 @@ int FailedWith(const std::string& program, const absl::Status& status);
 int RunCommandLine(int argc, char** argv, const std::string& program,
                    const std::function<void(CLI::App&, Action*)>& add);
 
+/// This program as whoever started it spelled it: "./troupe", "troupe", a path. For commands that a person pastes.
+std::string OwnSpelling();
+
 /// Makes this process troupe-learner, with the arguments that it has, where modules are to be run (users' TorchScript)
 /// and this program has no LibTorch; returns OK where there is nothing to do. `modules`, which says whether, is asked
 /// only then. Errors as ExecLearner.

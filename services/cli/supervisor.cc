@@ -94,7 +94,8 @@ absl::StatusOr<int> Supervisor::AfterLearner(const ChildExit& end) {
   terminal_.Restore();
   terminal_.PrintRest();
   if (end.signal != 0 && at_once_signal_ == 0) {
-    TROUPE_ERROR("the learner {}; the run can go on with --resume", DeathWords(end, DeathContextSince(memory_kills_)));
+    TROUPE_ERROR("the learner {}; the run can go on with {}", DeathWords(end, DeathContextSince(memory_kills_)),
+                 options_.resume_command);
   }
   EndWorkers(end.in_order());
   terminal_.PrintRest();  // their last words
@@ -164,7 +165,8 @@ void Supervisor::EndWithoutWorkers() {
 }
 
 absl::Status Supervisor::NoWorkerStays() const {
-  const absl::Status status = absl::UnavailableError("no worker stays alive; the run can go on with --resume");
+  const absl::Status status =
+      absl::UnavailableError(absl::StrCat("no worker stays alive; the run can go on with ", options_.resume_command));
   const bool refused =
       std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.policy->refused(); });
   return refused ? base::WithExitCode(status, base::ExitCode::kRefused) : status;

@@ -32,7 +32,8 @@ class Supervisor {
     std::vector<std::string> learner_command;
     std::vector<std::string> worker_command;
     int num_workers = 0;
-    std::string socket_path;  ///< workers start when it exists
+    std::string socket_path;                  ///< workers start when it exists
+    std::string resume_command = "--resume";  ///< with which the run goes on, for the words of its end
     /// The learner draws on the terminal that everybody has: it is given `--line-fd N` behind its command, and prints
     /// what this process and the workers say.
     bool lines_through_learner = false;

@@ -1,13 +1,8 @@
 // troupe train: a learner and local workers over a Unix socket.
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <memory>
 #include <set>
 
@@ -27,19 +22,18 @@
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
+#include "services/cli/next_commands.h"
 #include "services/cli/output.h"
 #include "services/cli/programs.h"
+#include "services/cli/run_command_line.h"
 #include "services/cli/run_path.h"
+#include "services/cli/socket_folder.h"
 #include "services/cli/supervisor.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 namespace troupe::services {
 namespace {
-
-namespace fs = std::filesystem;
-
-constexpr size_t kMaxSocketPath = 99;  // sun_path has 108 bytes; some leave room for a suffix
 
 struct TrainFlags {
   std::string config;
@@ -162,51 +156,6 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
   return plan;
 }
 
-/// A private folder for the socket and what workers read, removed with what is in it.
-class SocketFolder {
- public:
-  static absl::StatusOr<std::unique_ptr<SocketFolder>> Make() {
-    std::vector<std::string> parents = {"/tmp"};
-    const char* tmpdir = std::getenv("TMPDIR");
-    if (tmpdir != nullptr && *tmpdir == '/') parents.insert(parents.begin(), tmpdir);
-    std::string errors;
-    for (const std::string& parent : parents) {
-      std::string path = parent + "/troupe-XXXXXX";
-      if (path.size() + sizeof("/learner.sock") > kMaxSocketPath) continue;
-      if (mkdtemp(path.data()) != nullptr) return std::unique_ptr<SocketFolder>(new SocketFolder(path));
-      absl::StrAppend(&errors, errors.empty() ? "" : "; ", parent, ": ", std::strerror(errno));
-    }
-    return absl::PermissionDeniedError(absl::StrCat("cannot make a folder for the learner's socket: ", errors));
-  }
-  ~SocketFolder() {
-    std::error_code error;
-    fs::remove_all(path_, error);
-  }
-  std::string socket() const { return path_ + "/learner.sock"; }
-  std::string worker_yaml() const { return path_ + "/worker.yaml"; }
-  std::string module(const std::string& sha256) const { return absl::StrCat(path_, "/", sha256, ".pt"); }
-
-  /// A file in it, for this user's eyes: arguments of environments may be nobody else's business.
-  static absl::Status Write(const std::string& path, const std::string& text) {
-    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    size_t written = 0;
-    while (fd >= 0 && written < text.size()) {
-      const ssize_t count = write(fd, text.data() + written, text.size() - written);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) break;
-      written += static_cast<size_t>(count);
-    }
-    const int error = errno;
-    if (fd >= 0) close(fd);
-    if (fd >= 0 && written == text.size()) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("cannot write ", path, ": ", std::strerror(error)));
-  }
-
- private:
-  explicit SocketFolder(std::string path) : path_(std::move(path)) {}
-  const std::string path_;
-};
-
 std::vector<std::string> LearnerCommand(const TrainFlags& flags, const Plan& plan, const std::string& program,
                                         const std::string& socket) {
   std::vector<std::string> command = {program};
@@ -268,6 +217,7 @@ absl::StatusOr<int> Train(const TrainFlags& flags) {
   }
   options.num_workers = plan.num_workers;
   options.socket_path = folder->socket();
+  options.resume_command = ResumeCommand(OwnSpelling(), plan.folder);
   options.lines_through_learner = base::IsSameTerminal(STDOUT_FILENO, STDERR_FILENO);
   int code = 0;
   bool in_order = false;
@@ -275,6 +225,11 @@ absl::StatusOr<int> Train(const TrainFlags& flags) {
     Supervisor supervisor(std::move(options), &base::Clock::Real());
     TROUPE_ASSIGN_OR_RETURN(code, supervisor.Run());
     in_order = supervisor.ended_in_order();
+  }
+  // Of a run that failed the error is the last word, and says how it goes on.
+  if (in_order) {
+    std::fputs(NextCommandsText(OwnSpelling(), ReadEndedRun(plan.folder)).c_str(), stdout);
+    std::fflush(stdout);
   }
   if (in_order && flags.json) TROUPE_RETURN_IF_ERROR(PrintSummary(plan.folder));
   return code;

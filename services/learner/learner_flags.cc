@@ -2,8 +2,10 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "services/common/build_facts.h"
 #include "services/common/usage_error.h"
+#include "services/torch_launcher/find_libtorch.h"
 #include <CLI/CLI.hpp>
 
 namespace troupe::services {
@@ -14,8 +16,10 @@ absl::StatusOr<LearnerFlags> ParseLearnerFlags(int argc, const char* const* argv
       "Trains the policies of a run: takes samples from workers, updates, pushes weights back.\n"
       "Example: troupe learner examples/simple_spread_mappo.yaml --listen unix:/tmp/learner.sock",
       "troupe learner"};
-  const std::string version = OwnBuildFacts().ToString();
-  app.set_version_flag("--version", version, "Print version, commit and build");
+  const LibTorch libtorch = LoadedLibTorch();
+  const std::string version =
+      absl::StrCat(OwnBuildFacts().ToString(), "\nLibTorch ", libtorch.version, " (", libtorch.folder, ")");
+  app.set_version_flag("--version", version, "Print version, commit and build, and the version and folder of LibTorch");
   app.add_option("config", flags.run.config_path, "configuration (YAML); with --resume it may be left out");
   app.add_option("--set", flags.run.overrides, "override a key: a.b=value (repeat)")->allow_extra_args(false);
   app.add_option("--workers", flags.run.num_workers, "number of workers (num_workers); 0: sample in this process")

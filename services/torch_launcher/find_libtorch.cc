@@ -1,5 +1,7 @@
 #include "services/torch_launcher/find_libtorch.h"
 
+#include <link.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -115,6 +117,22 @@ absl::StatusOr<LibTorch> FindLibTorch(const LibTorchPlaces& places, const std::s
       version.empty() ? "one that does not say its version (in version.py, torch-*.dist-info or build-version)"
                       : base::LogSafe(version),
       " in ", base::LogSafe(found.folder), Remedy(expected)));
+}
+
+LibTorch LoadedLibTorch() {
+  std::string library;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t /*size*/, void* found) {
+        if (!absl::EndsWith(info->dlpi_name, "/libtorch_cpu.so")) return 0;
+        *static_cast<std::string*>(found) = info->dlpi_name;
+        return 1;
+      },
+      &library);
+  LibTorch loaded;
+  if (library.empty()) return loaded;
+  loaded.folder = fs::path(library).parent_path().parent_path().lexically_normal().string();
+  loaded.version = Release(LibTorchVersion(loaded.folder));
+  return loaded;
 }
 
 std::vector<std::string> LibraryFolders(const LibTorch& libtorch) {

@@ -33,6 +33,9 @@ absl::StatusOr<LibTorch> FindLibTorch(const LibTorchPlaces& places, const std::s
 /// "" where nothing does.
 std::string LibTorchVersion(const std::string& folder);
 
+/// The LibTorch that this process has loaded; an empty folder where it has none.
+LibTorch LoadedLibTorch();
+
 /// The folders with LibTorch's own libraries and those of CUDA that pip puts beside it, in the order of search.
 std::vector<std::string> LibraryFolders(const LibTorch& libtorch);
 

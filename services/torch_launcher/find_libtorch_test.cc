@@ -152,5 +152,10 @@ TEST(FindLibTorch, LibrariesOfCudaBesideIt) {
       ElementsAre(folder / "site/torch/lib", folder / "site/nvidia/cu13/lib", folder / "site/nvidia/cudnn/lib"));
 }
 
+TEST(FindLibTorch, AProcessWithoutItHasLoadedNone) {
+  EXPECT_EQ(LoadedLibTorch().folder, "");
+  EXPECT_EQ(LoadedLibTorch().version, "");
+}
+
 }  // namespace
 }  // namespace troupe::services

@@ -11,7 +11,7 @@ import harness
 
 COMMANDS = ["train", "worker", "evaluate", "serve", "query", "status", "stop", "policy", "policy ls", "policy add", "policy copy", "policy import",
             "policy remove", "policy freeze", "policy thaw", "policy set-trainable", "mapping", "mapping show", "mapping set", "checkpoint", "checkpoint ls", "checkpoint save", "checkpoint verify", "export", "envs", "envs ls", "envs check",
-            "envs replay", "envs bench", "config", "config show", "config defaults", "bench", "version"]
+            "envs replay", "envs bench", "config", "config show", "config defaults", "init", "doctor", "bench", "version"]
 
 
 class CliTest(harness.TroupeTestCase):

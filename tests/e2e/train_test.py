@@ -57,6 +57,9 @@ class TrainTest(harness.RunningTestCase):
         self.assertLess(time.monotonic() - begin, 20)
         self.assert_all_gone(children)
         self.assertFalse(os.path.exists(os.path.dirname(sockets[0][len("unix:"):])), "the socket's folder stays behind")
+        self.assertTrue(self.log_text().endswith(
+            f"results in runs/run\n  evaluate  {self.program} evaluate runs/run\n  curves    tensorboard --logdir runs/run\n"
+            f"  query     {self.program} query runs/run\n  resume    {self.program} train --resume runs/run\n"), self.log_text())
         ended_at = self.summary("run")["env_steps"]
         latest = json.loads(self.troupe("checkpoint", "ls", "run", "--json").stdout.splitlines()[-1])[-1]
         self.assertEqual((latest["env_steps"], latest["latest"]), (ended_at, True))
@@ -77,7 +80,9 @@ class TrainTest(harness.RunningTestCase):
         os.kill(self.learner(process), signal.SIGKILL)
         self.assertEqual(process.wait(timeout=30), 128 + signal.SIGKILL)
         self.assertIn("the learner was killed by signal 9 (Killed)", self.log_text())
-        self.assertIn("--resume", self.log_text())
+        self.assertIn(f"; the run can go on with {self.program} train --resume runs/run\n", self.log_text())
+        self.assertNotIn("results in", self.log_text())
+        self.assertNotIn(" evaluate ", self.log_text())
         self.assertIn("the learner is away: nobody takes what is left", self.log_text(), "workers waited for the learner")
         self.assertNotIn("were not acknowledged within", self.log_text())
         self.assert_all_gone(workers)

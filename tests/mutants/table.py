@@ -238,4 +238,12 @@ MUTANTS = [
            "if (!entries[i].is_latest && (MUTANT || !entries[i].is_best))", (STORAGE, "*")),
     mutant("superseded_learner_commits", FOLDER, "if (epoch == learner_epoch_) return absl::OkStatus();",
            "if (MUTANT || epoch == learner_epoch_) return absl::OkStatus();", (STORAGE, "*")),
+
+    # --- the first ten minutes
+    mutant("doctor_lets_a_run_train_with_what_failed", "services/cli/machine_checks.cc", "return check.verdict == Verdict::kFailed; });",
+           "return check.verdict == Verdict::kFailed && !MUTANT; });", ("supervisor_test", "MachineChecksTest.*")),
+    mutant("a_limit_is_doubled_once", "services/cli/next_commands.cc", "} while (limit <= reached);", "} while (limit <= reached && !MUTANT);",
+           ("supervisor_test", "RunFolderTest.*")),
+    mutant("a_glob_takes_another_kinds_agents", "services/cli/starter_config.cc", "static_cast<size_t>(count) == kind.agents.size() &&",
+           "(MUTANT || static_cast<size_t>(count) == kind.agents.size()) &&", ("supervisor_test", "StarterConfigTest.*")),
 ]

@@ -1,0 +1,85 @@
+#include "services/cli/env_checks.h"
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "lib/base/clock.h"
+#include "lib/base/status_macros.h"
+#include "lib/envs/register_all.h"
+#include "services/cli/output.h"
+#include <CLI/CLI.hpp>
+
+namespace troupe::services {
+
+void AddEnvFlags(CLI::App* command, NamedEnv* named) {
+  command->add_option("name", named->name, "environment, as `env.name` of a configuration says it")->required();
+  command->add_option("--plugin", named->plugin, "shared library that has it (env.plugin)");
+  command->add_option("--python", named->python,
+                      "the Python that runs it: a program, or a virtual environment's folder (env.python.interpreter)");
+  command->add_option("--arg", named->args, "an argument of the environment: N=3 (repeat)")->allow_extra_args(false);
+  command->add_option("--set", named->overrides, "any other key of a configuration: env.x=y (repeat)")
+      ->allow_extra_args(false);
+}
+
+env::EnvRegistry AllEnvs() {
+  env::EnvRegistry registry;
+  envs::RegisterAllEnvs(registry);
+  return registry;
+}
+
+absl::StatusOr<config::RunConfig> ConfigOf(const NamedEnv& named) {
+  std::vector<std::string> overrides = {config::TextOverride("env.name", named.name)};
+  if (!named.plugin.empty()) overrides.push_back(config::TextOverride("env.plugin", named.plugin));
+  if (!named.python.empty()) overrides.push_back(config::TextOverride("env.python.interpreter", named.python));
+  for (const std::string& arg : named.args) overrides.push_back(absl::StrCat("env.args.", arg));
+  overrides.insert(overrides.end(), named.overrides.begin(), named.overrides.end());
+  return config::RunConfig::FromYaml("{env: {}}", "arguments", overrides);
+}
+
+void SayAsItGoes(env::ConformanceOptions* options) {
+  const int64_t all = int64_t{options->num_envs} * options->episodes;
+  options->on_broken = [](const env::ConformanceLine& line) {
+    std::printf("broken: %s: %s\n", std::string(env::EnvRuleName(line.rule)).c_str(), line.detail.c_str());
+    std::fflush(stdout);
+  };
+  options->on_episode = [all, said = base::Clock::Real().SteadyNow()](const env::ConformanceReport& played) mutable {
+    const absl::Duration now = base::Clock::Real().SteadyNow();
+    if (now - said < absl::Seconds(1)) return;
+    said = now;
+    std::printf("%lld of %lld episodes, %s env steps\n", static_cast<long long>(played.episodes),
+                static_cast<long long>(all), WithThousands(played.env_steps).c_str());
+    std::fflush(stdout);
+  };
+}
+
+absl::StatusOr<env::ConformanceReport> CheckEnv(const config::EnvSettings& settings, const env::EnvRegistry& registry,
+                                                const std::shared_ptr<envhost::HostPool>& pool,
+                                                const env::ConformanceOptions& options) {
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<env::MultiAgentEnv> made,
+                          config::MakeEnv(settings, registry, nullptr, pool));
+  const auto check = [&](const config::EnvSettings& of) {
+    return env::CheckConformance([&] { return config::MakeEnv(of, registry, nullptr, pool); }, options);
+  };
+  config::EnvSettings bare = settings;
+  bare.wrappers = {};
+  bare.wrappers.dict_keys = {"", ""};
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<env::MultiAgentEnv> inner,
+                          config::MakeEnv(bare, registry, nullptr, pool));
+  const bool wrapped = inner->spec().ToString() != made->spec().ToString();
+  env::ConformanceReport report = check(wrapped ? bare : settings);
+  if (wrapped && report.ok()) report = check(settings);
+  return report;
+}
+
+std::string AdviceText(const env::ConformanceReport& report) {
+  std::string text;
+  for (const env::ConformanceLine& line : report.lines) {
+    if (line.ok) continue;
+    text += absl::StrCat("what to do: ", std::string(env::EnvRuleAdvice(line.rule)), " (",
+                         std::string(env::EnvRuleName(line.rule)), ")\n");
+  }
+  return text;
+}
+
+}  // namespace troupe::services

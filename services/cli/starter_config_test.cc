@@ -1,0 +1,106 @@
+#include "services/cli/starter_config.h"
+
+#include "lib/config/run_config.h"
+#include <gmock/gmock.h>
+
+namespace troupe::services {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+env::AgentSpec Agent(const std::string& id, const std::string& observations, const std::string& actions) {
+  env::AgentSpec agent;
+  agent.id = env::AgentId(id);
+  agent.observation_space = *space::ParseSpace(observations);
+  agent.action_space = *space::ParseSpace(actions);
+  return agent;
+}
+
+StarterFacts Facts(std::vector<env::AgentSpec> agents) {
+  StarterFacts facts;
+  facts.spelled = "my_env.py:Env";
+  facts.env_yaml = "{name: \"my_env.py:Env\"}";
+  facts.spec.possible_agents = std::move(agents);
+  return facts;
+}
+
+constexpr char kThree[] = "Box(-1, 1, [3])";
+constexpr char kFive[] = "Box(-1, 1, [5])";
+
+/// Whether a configuration can be read from it; what it does with an environment e2e_first_minutes_test shows.
+std::string Read(const StarterFacts& facts) {
+  std::string yaml = StarterYaml(facts, "my_env.yaml");
+  const absl::StatusOr<config::RunConfig> config = config::RunConfig::FromYaml(yaml, "my_env.yaml");
+  EXPECT_TRUE(config.ok()) << config.status() << "\n" << yaml;
+  return yaml;
+}
+
+TEST(StarterConfigTest, AgentsThatAreAlikeShareAPolicy) {
+  const std::string yaml = Read(Facts({Agent("a_0", kThree, "Discrete(2)"), Agent("a_1", kThree, "Discrete(2)")}));
+  EXPECT_THAT(yaml, HasSubstr("algorithm: {name: mappo}"));
+  EXPECT_THAT(yaml, Not(HasSubstr("multi_agent")));
+  EXPECT_THAT(yaml, Not(HasSubstr("encoder")));
+}
+
+TEST(StarterConfigTest, OneAgentIsTrainedByPpo) {
+  EXPECT_THAT(Read(Facts({Agent("agent", kThree, "Discrete(2)")})), HasSubstr("algorithm: {name: ppo}"));
+}
+
+TEST(StarterConfigTest, WhoWinsWhatTheOtherLosesHasAPolicyOfItsOwn) {
+  StarterFacts facts = Facts({Agent("a_0", kThree, "Discrete(2)"), Agent("a_1", kThree, "Discrete(2)")});
+  facts.zero_sum = true;
+  const std::string yaml = Read(facts);
+  EXPECT_THAT(yaml, HasSubstr("multi_agent: {policy_mapping: per_agent}"));
+  EXPECT_THAT(yaml, HasSubstr("algorithm: {name: ippo}"));
+}
+
+TEST(StarterConfigTest, ImagesGetConvolutionsAndNoCriticOfAllImages) {
+  const std::string yaml = Read(Facts({Agent("a", "Box(0, 255, [84, 84, 3], uint8)", "Discrete(2)"),
+                                       Agent("b", "Box(0, 255, [84, 84, 3], uint8)", "Discrete(2)")}));
+  EXPECT_THAT(yaml, HasSubstr("model: {encoder: auto}"));
+  EXPECT_THAT(yaml, HasSubstr("algorithm: {name: ippo}"));
+}
+
+TEST(StarterConfigTest, AKindOfAgentsHasItsPolicy) {
+  const StarterFacts facts = Facts({Agent("wolf_0", kThree, "Discrete(2)"), Agent("wolf_1", kThree, "Discrete(2)"),
+                                    Agent("sheep_0", kFive, "Discrete(2)"), Agent("dog", kFive, "Discrete(3)")});
+  const std::vector<AgentKind> kinds = AgentKinds(facts.spec);
+  ASSERT_EQ(kinds.size(), 3u);
+  EXPECT_EQ(kinds[0].policy, "wolf");
+  EXPECT_THAT(kinds[0].mapping, ElementsAre("wolf*"));
+  EXPECT_THAT(kinds[0].agents, ElementsAre("wolf_0", "wolf_1"));
+  EXPECT_THAT(kinds[1].mapping, ElementsAre("sheep_0"));
+  EXPECT_THAT(Read(facts),
+              HasSubstr("  policies: [\"wolf\", \"sheep\", \"dog\"]\n"
+                        "  policy_mapping: {\"wolf*\": \"wolf\", \"sheep_0\": \"sheep\", \"dog\": \"dog\"}\n"));
+}
+
+// Of agents that are named alike and shaped differently no glob may take another kind's.
+TEST(StarterConfigTest, AGlobTakesNoOtherKindsAgents) {
+  const StarterFacts facts = Facts({Agent("a_0", kThree, "Discrete(2)"), Agent("a_1", kFive, "Discrete(2)"),
+                                    Agent("a_2", kThree, "Discrete(2)"), Agent("7", kThree, "Discrete(9)")});
+  const std::vector<AgentKind> kinds = AgentKinds(facts.spec);
+  ASSERT_EQ(kinds.size(), 3u);
+  EXPECT_THAT(kinds[0].mapping, ElementsAre("a_0", "a_2"));
+  EXPECT_EQ(kinds[0].policy, "a");
+  EXPECT_THAT(kinds[1].mapping, ElementsAre("a_1"));
+  EXPECT_EQ(kinds[1].policy, "a_1");
+  EXPECT_EQ(kinds[2].policy, "7");
+  Read(facts);
+}
+
+TEST(StarterConfigTest, FactsAreTold) {
+  StarterFacts facts = Facts({Agent("a_0", kThree, "Discrete(2)"), Agent("a_1", kThree, "Discrete(2)")});
+  facts.spec.possible_agents[0].has_action_mask = facts.spec.possible_agents[1].has_action_mask = true;
+  facts.env_steps_per_s = 12345.6;
+  EXPECT_EQ(FactsText(facts),
+            "2 agents: a_0, a_1\n  observations  Box(-1, 1, [3])\n  actions       Discrete(2), some masked\n"
+            "no episode ended in the random play that was timed, 12,345 env steps/s with random actions on one core\n");
+  facts.episode_length = 25;
+  EXPECT_THAT(FactsText(facts), HasSubstr("\nepisodes of 25.0 env steps, 12,345 env steps/s"));
+}
+
+}  // namespace
+}  // namespace troupe::services
