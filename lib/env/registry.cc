@@ -18,6 +18,11 @@ void EnvRegistry::Register(Entry entry) {
   entries_.insert(place, std::move(entry));
 }
 
+bool EnvRegistry::Draws(std::string_view name) const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [&](const Entry& entry) { return entry.name == name && entry.draws; });
+}
+
 absl::Status EnvRegistry::NoSuchEnv(std::string_view name) const {
   std::vector<std::string> names;
   for (const Entry& entry : entries_) names.push_back(entry.name);

@@ -22,12 +22,15 @@ class EnvRegistry {
     std::string name;         ///< "mpe/simple_spread"
     std::string description;  ///< one line for `troupe envs ls`
     Factory factory;
+    bool draws = false;  ///< MultiAgentEnv::Draw makes a picture of it
   };
 
   /// A name registered twice is our own bug (CHECK).
   void Register(Entry entry);
   /// NOT_FOUND (with the nearest name) or INVALID_ARGUMENT (a bad argument); the environment's spec has been validated.
   absl::StatusOr<std::unique_ptr<MultiAgentEnv>> Make(std::string_view name, const EnvArgs& args) const;
+  /// Whether there is such an environment, and it draws itself.
+  bool Draws(std::string_view name) const;
   /// Sorted by name.
   const std::vector<Entry>& entries() const { return entries_; }
 

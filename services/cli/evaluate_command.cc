@@ -208,8 +208,8 @@ void AddEvaluateCommand(CLI::App& app, Action* action) {
       "write a run of that name inside --directory: config.yaml, summary.json, a line for each episode "
       "in progress.jsonl, and TensorBoard's events");
   evaluate->add_option("--video", flags->video,
-                       "film an episode: a file that ends in .gif; of environments that draw themselves (mpe/*, "
-                       "cartpole, catch, connect_four, tic_tac_toe)");
+                       "film an episode: a file that ends in .gif; of environments that draw themselves "
+                       "(docs/cli.md)");
   evaluate
       ->add_option("--video-episode", flags->video_episode,
                    "best or worst by summed return, first, or an episode's number")

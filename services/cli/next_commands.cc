@@ -9,6 +9,7 @@
 #include "lib/config/run_config.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/run_folder.h"
+#include "services/cli/env_checks.h"
 #include "services/cli/programs.h"
 #include "services/cli/run_path.h"
 #include <nlohmann/json.hpp>
@@ -69,13 +70,15 @@ EndedRun ReadEndedRun(const std::string& folder) {
   run.is_there = IsRunFolder(folder);
   run.has_checkpoint = storage::FindCheckpoint(storage::FileSystem::Posix(), folder, "latest").ok();
   run.has_events = HasEvents(folder);
+  const absl::StatusOr<config::RunConfig> config = config::RunConfig::FromFile(folder + "/config.yaml");
+  const YAML::Node keys = config.ok() ? YAML::Load(config->ToYaml()) : YAML::Node();
+  if (config.ok()) run.draws = AllEnvs().Draws(keys["env"]["name"].as<std::string>(""));
   const absl::StatusOr<std::string> text = ReadTextFile(folder + "/summary.json");
   if (!text.ok()) return run;
   const nlohmann::json summary = nlohmann::json::parse(*text, nullptr, false);
   if (!summary.is_object() || !summary.contains("reason") || !summary["reason"].is_string()) return run;
   run.finished = absl::StartsWith(summary["reason"].get<std::string>(), "stop.");
-  const absl::StatusOr<config::RunConfig> config = config::RunConfig::FromFile(folder + "/config.yaml");
-  if (run.finished && config.ok()) run.raised = Raised(summary, YAML::Load(config->ToYaml())["stop"]);
+  if (run.finished && config.ok()) run.raised = Raised(summary, keys["stop"]);
   return run;
 }
 
@@ -84,6 +87,10 @@ std::string NextCommandsText(const std::string& program, const EndedRun& run) {
   const std::string folder = ShellQuoted(run.folder);
   std::string text;
   if (run.has_checkpoint) text += Line("evaluate", absl::StrCat(troupe, " evaluate ", folder));
+  if (run.has_checkpoint && run.draws) {
+    const std::string file = fs::path(run.folder).filename().string() + ".gif";
+    text += Line("video", absl::StrCat(troupe, " evaluate ", folder, " --video ", ShellQuoted(file)));
+  }
   if (run.has_events) text += Line("curves", absl::StrCat("tensorboard --logdir ", folder));
   if (run.has_checkpoint) text += Line("query", absl::StrCat(troupe, " query ", folder));
   if (!run.is_there || (run.finished && run.raised.empty())) return text;

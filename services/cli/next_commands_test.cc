@@ -19,14 +19,16 @@ EndedRun Spread() {
   run.is_there = true;
   run.has_checkpoint = true;
   run.has_events = true;
+  run.draws = true;
   run.finished = true;
   run.raised = "stop.env_steps=2000000";
   return run;
 }
 
-TEST(NextCommandsTest, AreFourAlignedLines) {
+TEST(NextCommandsTest, AreAlignedLines) {
   EXPECT_EQ(NextCommandsText("./troupe", Spread()),
             "  evaluate  ./troupe evaluate runs/spread\n"
+            "  video     ./troupe evaluate runs/spread --video spread.gif\n"
             "  curves    tensorboard --logdir runs/spread\n"
             "  query     ./troupe query runs/spread\n"
             "  resume    ./troupe train --resume runs/spread --set stop.env_steps=2000000\n");
@@ -46,6 +48,9 @@ TEST(NextCommandsTest, NoLineNamesWhatIsNotThere) {
   EXPECT_EQ(NextCommandsText("troupe", run).find("--resume"), std::string::npos);
   run.has_events = false;
   EXPECT_EQ(NextCommandsText("troupe", run).find("tensorboard"), std::string::npos);
+  run.draws = false;
+  EXPECT_EQ(NextCommandsText("troupe", run).find("--video"), std::string::npos);
+  run.draws = true;
   run.has_checkpoint = false;
   EXPECT_EQ(NextCommandsText("troupe", run), "");
 }
@@ -95,6 +100,7 @@ TEST_F(RunFolderTest, TheLimitThatWasReachedIsDoubled) {
   EXPECT_EQ(raised("stop.wall_clock reached: 1.6 of 1.5"), "stop.wall_clock=3");
   EXPECT_EQ(raised("stop.episode_return reached: 21 of 20"), "");
   EXPECT_EQ(raised("asked to end"), "not finished");
+  EXPECT_TRUE(ReadEndedRun(folder_).draws);
   Write("config.yaml", "env: {name: cartpole}\n");
   EXPECT_EQ(raised("stop.env_steps reached: 500 of 400"), "stop.env_steps=1000") << "auto: of the steps there were";
   Write("config.yaml", "env: {name: cartpole}\nstop: {env_steps: 9000000000000000000}\n");

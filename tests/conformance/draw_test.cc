@@ -116,10 +116,13 @@ std::unique_ptr<env::CheckedEnv> Make(const std::string& name) {
 TEST(DrawTest, NativeEnvironmentsDrawTheirStatesOrSayThatTheyDoNot) {
   env::EnvRegistry registry;
   envs::RegisterAllEnvs(registry);
-  const std::set<std::string> drawn = {"cartpole", "catch", "connect_four", "tic_tac_toe"};
+  for (const char* const drawn : {"cartpole", "catch", "connect_four", "tic_tac_toe", "mpe/simple_tag"}) {
+    EXPECT_TRUE(registry.Draws(drawn)) << drawn;
+  }
+  EXPECT_FALSE(registry.Draws("nobody"));
   for (const env::EnvRegistry::Entry& entry : registry.entries()) {
     SCOPED_TRACE(entry.name);
-    if (drawn.count(entry.name) == 0 && entry.name.rfind("mpe/", 0) != 0) {
+    if (!entry.draws) {
       const std::unique_ptr<env::CheckedEnv> env = Make(entry.name);
       env::SlotBuffers buffers(env->spec(), 1);
       ASSERT_TRUE(env->Reset({}, buffers.BeginStep(0)).ok());

@@ -61,7 +61,8 @@ class EndsTest(harness.RunningTestCase):
         self.troupe("train", config, "--name", "run")
         before = self.results()
         words = "run: nothing is left to do: stop.env_steps reached: 400 of 400; to go on raise it (--set stop.env_steps=N)\nresults in runs/run\n"
-        next_commands = (f"  evaluate  {self.program} evaluate runs/run\n  curves    tensorboard --logdir runs/run\n"
+        next_commands = (f"  evaluate  {self.program} evaluate runs/run\n  video     {self.program} evaluate runs/run --video run.gif\n"
+                         "  curves    tensorboard --logdir runs/run\n"
                          f"  query     {self.program} query runs/run\n  resume    {self.program} train --resume runs/run --set stop.env_steps=800\n")
         for workers in ("1", "0"):
             self.assertEqual(self.troupe("train", "--resume", "run", "--workers", workers).stdout, words + next_commands)

@@ -58,7 +58,8 @@ class TrainTest(harness.RunningTestCase):
         self.assert_all_gone(children)
         self.assertFalse(os.path.exists(os.path.dirname(sockets[0][len("unix:"):])), "the socket's folder stays behind")
         self.assertTrue(self.log_text().endswith(
-            f"results in runs/run\n  evaluate  {self.program} evaluate runs/run\n  curves    tensorboard --logdir runs/run\n"
+            f"results in runs/run\n  evaluate  {self.program} evaluate runs/run\n"
+            f"  video     {self.program} evaluate runs/run --video run.gif\n  curves    tensorboard --logdir runs/run\n"
             f"  query     {self.program} query runs/run\n  resume    {self.program} train --resume runs/run\n"), self.log_text())
         ended_at = self.summary("run")["env_steps"]
         latest = json.loads(self.troupe("checkpoint", "ls", "run", "--json").stdout.splitlines()[-1])[-1]

@@ -177,7 +177,8 @@ void RegisterCartpole(env::EnvRegistry& registry) {
            "K agents, each with a cart and pole of its own (Gymnasium's CartPole-v1, RLlib's MultiAgentCartPole)",
        .factory = [](env::EnvArgs args) -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> {
          return Cartpole::Make(std::move(args));
-       }});
+       },
+       .draws = true});
 }
 
 }  // namespace troupe::envs

@@ -126,7 +126,8 @@ void RegisterCatch(env::EnvRegistry& registry) {
                      .description = "K agents, each with a paddle under a falling ball of its own, seen as an image",
                      .factory = [](env::EnvArgs args) -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> {
                        return Catch::Make(std::move(args));
-                     }});
+                     },
+                     .draws = true});
 }
 
 }  // namespace troupe::envs

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "lib/base/status_macros.h"
@@ -19,10 +20,13 @@ using Made = absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>>;
 /// A game without arguments.
 template <typename Game>
 void Register(const std::string& name, const char* description, env::EnvRegistry& registry) {
-  registry.Register({.name = name, .description = description, .factory = [name](env::EnvArgs args) -> Made {
+  registry.Register({.name = name,
+                     .description = description,
+                     .factory = [name](env::EnvArgs args) -> Made {
                        TROUPE_RETURN_IF_ERROR(args.CheckAllKnown(name));
                        return std::make_unique<Game>();
-                     }});
+                     },
+                     .draws = !std::is_same_v<decltype(&Game::Draw), decltype(&env::MultiAgentEnv::Draw)>});
 }
 
 void RegisterRepeated(const char* name, const char* description,

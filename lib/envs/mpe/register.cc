@@ -58,7 +58,8 @@ void RegisterMpe(env::EnvRegistry& registry) {
          .description = absl::StrCat(scenario.description, " (mpe2 1.1.1 ", scenario.original, ")"),
          .factory = [make = scenario.make](env::EnvArgs args) -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> {
            return make(std::move(args));
-         }});
+         },
+         .draws = true});
   }
 }
 
