@@ -227,7 +227,7 @@ class CurvesTest(harness.RunningTestCase):
             # 20 is the sum's.
             raised = "stop.episode_return=N" if "stop.episode_return=20" in more else "'stop.episode_return={policy:left: N, agent:agent_1: N}'"
             self.assertRegex(done.stdout, r"^run: nothing is left to do: stop\.episode_return reached: .*; to go on raise it "
-                                          rf"\(--set {re.escape(raised)}\)\nresults in runs/run\n(  .*\n){{3}}$")
+                                          rf"\(--set {re.escape(raised)}\)\nresults in runs/run\n(  .*\n){{4}}$")
             self.assertEqual((self.summary("run"), self.hashes_below("runs", "run", "checkpoints")), (summary, before))
         self.troupe("learner", "--resume", "run", "--listen", f"unix:{self.path('run.sock')}", "--linger", "0.2")
         self.assertEqual((self.summary("run"), self.hashes_below("runs", "run", "checkpoints")), (summary, before))
