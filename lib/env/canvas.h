@@ -48,7 +48,8 @@ class Canvas {
   virtual void Line(Point from, Point to, double width, Color color) = 0;
   /// Filled, by its corners in order; fewer than three draw nothing.
   virtual void Polygon(absl::Span<const Point> corners, Color color) = 0;
-  /// A line of ASCII text that begins at `at`, its baseline; its size does not follow the view.
+  /// A line of text that begins at `at`, its baseline; its size does not follow the view. Letters that are not
+  /// printable ASCII may be shown otherwise.
   virtual void Text(Point at, std::string_view text, Color color) = 0;
 
   /// Filled, with sides along the axes.

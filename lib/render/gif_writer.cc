@@ -52,6 +52,7 @@ struct GifWriter::File {
   int width = 0;
   int height = 0;
   int delay = 0;  ///< steps
+  int64_t most_bytes = 0;
   std::string bytes;
   std::vector<GifByteType> red, green, blue, indices;
 };
@@ -59,10 +60,11 @@ struct GifWriter::File {
 GifWriter::GifWriter(std::unique_ptr<File> file) : file_(std::move(file)) {}
 GifWriter::~GifWriter() = default;
 
-absl::StatusOr<std::unique_ptr<GifWriter>> GifWriter::Create(int width, int height, int delay_ms) {
+absl::StatusOr<std::unique_ptr<GifWriter>> GifWriter::Create(int width, int height, int delay_ms, int64_t most_bytes) {
   auto file = std::make_unique<File>();
   file->width = width;
   file->height = height;
+  file->most_bytes = most_bytes;
   file->delay = std::max(delay_ms / kStepMs, 1);
   const size_t pixels = static_cast<size_t>(width) * static_cast<size_t>(height);
   for (std::vector<GifByteType>* plane : {&file->red, &file->green, &file->blue, &file->indices}) plane->resize(pixels);
@@ -89,8 +91,9 @@ absl::Status GifWriter::Add(const Picture& picture) {
     return absl::InvalidArgumentError(
         absl::StrCat("a picture of ", picture.width, "x", picture.height, ", expected ", file.width, "x", file.height));
   }
-  if (static_cast<int64_t>(file.bytes.size()) > kMostBytes) {
-    return absl::ResourceExhaustedError(absl::StrCat("the GIF has more than ", kMostBytes >> 20, " MiB"));
+  if (static_cast<int64_t>(file.bytes.size()) > file.most_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the GIF has more than ", file.most_bytes, " bytes, expected a smaller picture"));
   }
   if (!file.Quantize(picture)) return ErrorOf(file.gif);
   GraphicsControlBlock control{DISPOSE_DO_NOT, false, file.delay, NO_TRANSPARENT_COLOR};

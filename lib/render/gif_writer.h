@@ -14,13 +14,14 @@ namespace troupe::render {
 /// own, of at most 256 colors. Not thread-safe.
 class GifWriter {
  public:
-  static constexpr int64_t kMostBytes = int64_t{512} << 20;  ///< of what was encoded; beyond it Add says so
+  static constexpr int64_t kMostBytes = int64_t{512} << 20;  ///< of what was encoded; unless Create is told otherwise
 
   /// Every picture is shown for `delay_ms`, in GIF's steps of 10 ms; viewers show less than 20 as 100.
-  static absl::StatusOr<std::unique_ptr<GifWriter>> Create(int width, int height, int delay_ms);
+  static absl::StatusOr<std::unique_ptr<GifWriter>> Create(int width, int height, int delay_ms,
+                                                           int64_t most_bytes = kMostBytes);
   ~GifWriter();
 
-  /// INVALID_ARGUMENT for a picture of another size; RESOURCE_EXHAUSTED beyond kMostBytes.
+  /// INVALID_ARGUMENT for a picture of another size; RESOURCE_EXHAUSTED beyond most_bytes.
   absl::Status Add(const Picture& picture);
   /// The file. Once, after which nothing may be added.
   absl::StatusOr<std::string> Finish();

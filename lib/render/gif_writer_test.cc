@@ -83,6 +83,14 @@ TEST(GifWriterTest, WhatDoesNotFitIsRefused) {
   const absl::Status refused = writer->Add(other.picture());
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(refused.message(), "a picture of 60x41, expected 60x40");
+  auto small = *GifWriter::Create(60, 41, 100, /*most_bytes=*/2000);
+  int added = 0;
+  while (added < 100 && small->Add(other.picture()).ok()) ++added;
+  EXPECT_GT(added, 0);
+  EXPECT_LT(added, 100);
+  const absl::Status full = small->Add(other.picture());
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(full.message(), "the GIF has more than 2000 bytes, expected a smaller picture");
   ASSERT_TRUE(writer->Finish().ok());
   EXPECT_EQ(writer->Finish().status().code(), absl::StatusCode::kFailedPrecondition);
 }

@@ -28,6 +28,16 @@ using Glyphs = agg::glyph_raster_bin<agg::rgba8>;
 /// What is further away than that, in pixels, is outside of every picture; the rasterizer's coordinates end not much
 /// later.
 constexpr double kFar = 1e6;
+constexpr size_t kMostLetters = RasterCanvas::kMostPixels;  // of a line: no letter is narrower than a pixel
+
+/// The font has these letters alone, and AGG would read beyond it for others.
+std::string Printable(std::string_view text) {
+  std::string printable(text.substr(0, kMostLetters));
+  for (char& letter : printable) {
+    if (letter < ' ' || letter > '~') letter = '?';
+  }
+  return printable;
+}
 
 agg::rgba8 ColorOf(env::Color color) { return {color.red, color.green, color.blue, color.alpha}; }
 
@@ -50,7 +60,7 @@ struct RasterCanvas::Surface {
   void Write(double x, double y, std::string_view text, env::Color color) {
     agg::renderer_raster_htext_solid<Renderer, Glyphs> writer(renderer, glyphs);
     writer.color(ColorOf(color));
-    writer.render_text(x, y, std::string(text).c_str(), /*flip=*/true);
+    writer.render_text(x, y, Printable(text).c_str(), /*flip=*/true);
   }
 
   std::vector<uint8_t> pixels;

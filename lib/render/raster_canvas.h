@@ -29,7 +29,8 @@ class RasterCanvas final : public env::Canvas {
 
   /// A picture of the background alone, of the world that View says next.
   void Clear();
-  /// A line of text below the world or above it, by the pixel of its upper left corner.
+  /// A line of text below the world or above it, by the pixel of its upper left corner. Letters that are not printable
+  /// ASCII are question marks, here and in Text.
   void Caption(int left, int top, std::string_view text, env::Color color);
   /// Valid until something is drawn.
   Picture picture() const;

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -84,6 +86,21 @@ TEST(RasterCanvasTest, WhatHasNoPlaceDrawsNothing) {
   EXPECT_EQ(Inked(canvas), 0);
   canvas.Circle({2, 2}, 0.5, kRed);
   EXPECT_EQ(Inked(canvas), 0) << "outside of the view";
+}
+
+// Names come from environments and from other people's runs.
+TEST(RasterCanvasTest, LettersThatTheFontDoesNotHaveAreQuestionMarks) {
+  RasterCanvas expected(400, 40, 40), canvas(400, 40, 40);
+  expected.Caption(0, 0, "a??b??????", env::colors::kInk);
+  canvas.Caption(0, 0,
+                 "a\xc3\xa4"
+                 "b\x01\x1f\x7f\x80\xff\n",
+                 env::colors::kInk);
+  EXPECT_EQ(canvas.picture().rgb, expected.picture().rgb);
+  expected.Text({5, 5}, "?", env::colors::kInk);
+  canvas.Text({5, 5}, std::string_view("\0", 1), env::colors::kInk);
+  EXPECT_EQ(canvas.picture().rgb, expected.picture().rgb) << "a zero, too";
+  canvas.Caption(0, 20, std::string(1 << 20, 'w'), env::colors::kInk);
 }
 
 TEST(RasterCanvasDeathTest, SidesAreChecked) {

@@ -1,6 +1,9 @@
 #include "lib/run/episode_video.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -21,6 +24,8 @@ namespace troupe::run {
 namespace {
 
 using render::RasterCanvas;
+
+namespace fs = std::filesystem;
 
 constexpr size_t kMostAgentsTold = 6;
 constexpr int kMargin = 6;  // pixels
@@ -97,7 +102,17 @@ class Film final : public rollout::EpisodeWatcher {
 
 }  // namespace
 
+absl::Status CheckEpisode(const std::string& which, int64_t episodes) {
+  int64_t number = 0;
+  if (which == "best" || which == "worst" || which == "first") return absl::OkStatus();
+  if (absl::SimpleAtoi(which, &number) && number >= 0 && number < episodes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--video-episode: got \"", base::LogSafe(which, 80),
+                                                 "\", expected best, worst, first, or a number from 0 to ",
+                                                 episodes - 1));
+}
+
 absl::StatusOr<int64_t> EpisodeToFilm(const rollout::EvaluationResult& result, const std::string& which) {
+  TROUPE_RETURN_IF_ERROR(CheckEpisode(which, result.episodes));
   const auto by_return = [](const rollout::EvaluatedEpisode& a, const rollout::EvaluatedEpisode& b) {
     return a.return_sum() < b.return_sum();
   };
@@ -106,10 +121,7 @@ absl::StatusOr<int64_t> EpisodeToFilm(const rollout::EvaluationResult& result, c
   if (which == "worst") return std::min_element(each.begin(), each.end(), by_return) - each.begin();
   if (which == "best") return std::max_element(each.begin(), each.end(), by_return) - each.begin();
   int64_t number = 0;
-  if (absl::SimpleAtoi(which, &number) && number >= 0 && number < result.episodes) return number;
-  return absl::InvalidArgumentError(absl::StrCat("--video-episode: got \"", base::LogSafe(which, 80),
-                                                 "\", expected best, worst, first, or a number from 0 to ",
-                                                 result.episodes - 1));
+  return absl::SimpleAtoi(which, &number) ? number : 0;
 }
 
 absl::Status CheckVideoPath(const std::string& path, bool overwrite) {
@@ -117,11 +129,20 @@ absl::Status CheckVideoPath(const std::string& path, bool overwrite) {
     return absl::InvalidArgumentError(
         absl::StrCat("--video: got \"", base::LogSafe(path), "\", expected a file that ends in .gif"));
   }
-  if (!overwrite && storage::FileSystem::Posix().Exists(path)) {
+  std::error_code error;
+  const fs::file_status there = fs::symlink_status(path, error);
+  if (fs::exists(there) && !overwrite) {
     return absl::AlreadyExistsError(absl::StrCat("--video: \"", base::LogSafe(path),
                                                  "\" is there, expected none; choose another name, or --overwrite"));
   }
-  return absl::OkStatus();
+  if (fs::exists(there) && !fs::is_regular_file(there)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--video: \"", base::LogSafe(path), "\" is no regular file, expected one or none"));
+  }
+  const std::string folder = storage::FolderOf(path);
+  if (access(folder.c_str(), W_OK | X_OK) == 0 && fs::is_directory(folder, error)) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat("--video: \"", base::LogSafe(folder), "\" is no folder that can be written in"));
 }
 
 absl::Status CheckDraws(const rollout::RolloutConfig& config) {
@@ -155,8 +176,13 @@ absl::StatusOr<EpisodeVideo> FilmEpisode(const rollout::RolloutConfig& config, r
 
 absl::Status WriteVideo(const std::string& path, const std::string& gif, bool overwrite) {
   storage::FileSystem& files = storage::FileSystem::Posix();
-  if (overwrite) return storage::ReplaceFile(files, path, gif);
-  return files.WriteNewFile(path, {storage::AsPiece(gif)});
+  if (!overwrite) return files.WriteNewFile(path, {storage::AsPiece(gif)});
+  // Not storage::ReplaceFile: beside a run's files a `.new` is ours to remove, here it may be anybody's.
+  const std::string next = absl::StrCat(path, ".", getpid(), ".new");
+  TROUPE_RETURN_IF_ERROR(files.WriteNewFile(next, {storage::AsPiece(gif)}));
+  const absl::Status renamed = files.Rename(next, path);
+  if (!renamed.ok()) files.RemoveTree(next).IgnoreError();
+  return renamed;
 }
 
 }  // namespace troupe::run

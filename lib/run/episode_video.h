@@ -31,12 +31,14 @@ struct EpisodeVideo {
   std::string gif;
 };
 
+/// INVALID_ARGUMENT for what names no episode of so many: neither "best", "worst" or "first" nor a number below that.
+absl::Status CheckEpisode(const std::string& which, int64_t episodes);
 /// The number of the episode that `which` names: "best" and "worst" by the sum of returns (of equals the first),
-/// "first", or a number. INVALID_ARGUMENT for another word, or a number beyond the evaluation.
+/// "first", or a number. Errors as CheckEpisode.
 absl::StatusOr<int64_t> EpisodeToFilm(const rollout::EvaluationResult& result, const std::string& which);
 
-/// INVALID_ARGUMENT for a path that does not end in .gif, ALREADY_EXISTS where something stands there and is not to be
-/// overwritten.
+/// INVALID_ARGUMENT for a path that does not end in .gif or is no regular file, ALREADY_EXISTS where something stands
+/// there and is not to be overwritten, PERMISSION_DENIED where its folder is none that can be written in.
 absl::Status CheckVideoPath(const std::string& path, bool overwrite);
 
 /// Whether the environment can draw itself, asked of one that has just begun an episode: UNIMPLEMENTED where it cannot.

@@ -151,6 +151,7 @@ absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
 
   rollout::EvaluationRequest request;
   request.episodes = flags.episodes > 0 ? flags.episodes : run.evaluation.episodes;
+  if (!flags.video.empty()) TROUPE_RETURN_IF_ERROR(run::CheckEpisode(flags.video_episode, request.episodes));
   request.deterministic = flags.deterministic;
   request.seed = flags.seed >= 0 ? static_cast<uint64_t>(flags.seed) : run.evaluation.seed;
   TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig rollout_config, run::MakeRolloutConfig(run, registry));

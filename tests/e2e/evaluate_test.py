@@ -30,6 +30,7 @@ class EvaluateTest(harness.TroupeTestCase):
     def refused(self, *arguments, saying):
         done = self.troupe("evaluate", "run", *arguments, ok=False)
         self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.stdout, "", "nothing was played")
         self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
         for words in saying:
             self.assertIn(words, done.stderr)
@@ -73,10 +74,25 @@ class EvaluateTest(harness.TroupeTestCase):
         self.assertNotEqual(self.hash_of("best.gif"), before)
         self.assertEqual(self.evaluate("--seed", "7", "--video", "quiet.gif"), evaluated, "with --json, too")
 
+    def test_a_long_episode_has_a_picture_every_second_step(self):
+        said = self.troupe("evaluate", "run", "--episodes", "1", "--set", "env.args.max_cycles=1001", "--video", "long.gif", "--video-size", "64").stdout
+        self.assertIn("long.gif: 502 pictures", said, "steps 0, 2, 4, ..., 1000, and the last")
+
+    def test_to_overwrite_a_video_touches_nothing_beside_it(self):
+        os.mkdir(self.path("a.gif.new"))
+        self.write("a.gif.new/mine", "mine")
+        self.troupe("evaluate", "run", "--video", "a.gif")
+        self.troupe("evaluate", "run", "--video", "a.gif", "--overwrite")
+        self.assertEqual(sorted(name for name in os.listdir(self.folder) if name.startswith("a.gif")), ["a.gif", "a.gif.new"])
+        self.assertTrue(os.path.exists(self.path("a.gif.new", "mine")))
+
     def test_a_video_that_cannot_be_is_refused_before_anything_is_played(self):
         self.refused("--video", "a.mp4", saying=["a.mp4", ".gif"])
         self.refused("--video", "a.gif", "--video-episode", "bets", saying=["bets", "best, worst, first"])
-        self.refused("--video", "nowhere/a.gif", saying=["nowhere"])
+        self.refused("--video", "a.gif", "--video-episode", "6", saying=["6", "from 0 to 5"])
+        self.refused("--video", "nowhere/a.gif", saying=["nowhere", "can be written"])
+        os.mkdir(self.path("folder.gif"))
+        self.refused("--video", "folder.gif", "--overwrite", saying=["folder.gif", "no regular file"])
         with open(self.path("there.gif"), "w") as file:
             file.write("mine")
         self.refused("--video", "there.gif", saying=["there.gif", "--overwrite"])
