@@ -3,10 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <numeric>
@@ -20,6 +18,7 @@
 #include "lib/config/resolved_run.h"
 #include "lib/env/vector_env.h"
 #include "lib/policy/python_callable.h"
+#include "lib/storage/file_system.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/env_checks.h"
 #include "services/cli/output.h"
@@ -92,10 +91,7 @@ std::string Flow(const YAML::Node& node) {
   if (node.IsNull()) return "null";
   const std::string& text = node.Scalar();
   const bool plain = node.Tag() != "!" && text.find_first_of(",:[]{}#&*!|>'\"%@`\n\t") == std::string::npos;
-  if (plain) return text;
-  YAML::Emitter quoted;
-  quoted << YAML::DoubleQuoted << text;
-  return quoted.c_str();
+  return plain ? text : Quoted(text);
 }
 
 /// What of `node` is not in `defaults`, key by key.
@@ -177,17 +173,10 @@ absl::Status IsThere(const std::string& path) {
 
 /// A file that is there already stays; ALREADY_EXISTS.
 absl::Status WriteNew(const std::string& path, const std::string& text) {
-  std::FILE* const file = std::fopen(path.c_str(), "wxe");  // x: O_EXCL
-  if (file == nullptr && errno == EEXIST) return IsThere(path);
-  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  int error = errno;
-  if (file != nullptr && std::fclose(file) != 0 && written) {
-    written = false;
-    error = errno;
-  }
-  if (written) return absl::OkStatus();
-  if (file != nullptr) std::remove(path.c_str());
-  return absl::PermissionDeniedError(absl::StrCat(path, ": cannot be written: ", std::strerror(error)));
+  const absl::Status written = storage::FileSystem::Posix().WriteNewFile(path, {storage::AsPiece(text)});
+  if (absl::IsAlreadyExists(written)) return IsThere(path);
+  if (written.ok()) return written;
+  return absl::PermissionDeniedError(absl::StrCat(path, ": cannot be written: ", std::string(written.message())));
 }
 
 /// Writes `text` to `path`, which stays as it is where no run can be made of `text`.

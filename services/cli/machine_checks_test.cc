@@ -1,18 +1,13 @@
 #include "services/cli/machine_checks.h"
 
-#include <stdlib.h>
-
-#include <filesystem>
-#include <fstream>
-
 #include "services/cli/programs.h"
+#include "services/torch_launcher/testing/made_up_folder.h"
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 namespace troupe::services {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -156,19 +151,9 @@ TEST(MachineChecksTest, TheTextSaysWhatHelps) {
 /// A kernel's files as the test writes them.
 class MachineLimitsTest : public testing::Test {
  protected:
-  MachineLimitsTest() {
-    std::string path = (fs::temp_directory_path() / "troupe-limits-XXXXXX").string();
-    root_ = mkdtemp(path.data());
-  }
-  ~MachineLimitsTest() override {
-    std::error_code error;
-    fs::remove_all(root_, error);
-  }
-  void Write(const std::string& name, const std::string& text) const {
-    fs::create_directories(fs::path(root_ + name).parent_path());
-    std::ofstream(root_ + name) << text;
-  }
-  std::string root_;
+  void Write(const std::string& name, const std::string& text) const { made_up_.Write(name.substr(1), text); }
+  const MadeUpFolder made_up_;
+  const std::string& root_ = made_up_.root();
 };
 
 TEST_F(MachineLimitsTest, NobodySays) {

@@ -1,17 +1,12 @@
 #include "services/cli/next_commands.h"
 
-#include <stdlib.h>
-
-#include <filesystem>
-#include <fstream>
 #include <string>
 
+#include "services/torch_launcher/testing/made_up_folder.h"
 #include <gtest/gtest.h>
 
 namespace troupe::services {
 namespace {
-
-namespace fs = std::filesystem;
 
 EndedRun Spread() {
   EndedRun run;
@@ -74,16 +69,9 @@ TEST(NextCommandsTest, ARunWithoutACheckpointBeginsAgain) {
 /// A run's folder with these files of its own.
 class RunFolderTest : public testing::Test {
  protected:
-  RunFolderTest() {
-    std::string path = (fs::temp_directory_path() / "troupe-next-XXXXXX").string();
-    folder_ = mkdtemp(path.data());
-  }
-  ~RunFolderTest() override {
-    std::error_code error;
-    fs::remove_all(folder_, error);
-  }
-  void Write(const std::string& name, const std::string& text) const { std::ofstream(folder_ + "/" + name) << text; }
-  std::string folder_;
+  void Write(const std::string& name, const std::string& text) const { made_up_.Write(name, text); }
+  const MadeUpFolder made_up_;
+  const std::string& folder_ = made_up_.root();
 };
 
 TEST_F(RunFolderTest, TheLimitThatWasReachedIsDoubled) {

@@ -10,6 +10,7 @@
 #include "lib/base/log.h"
 #include "lib/config/image_networks.h"
 #include "services/cli/output.h"
+#include <yaml-cpp/yaml.h>
 
 namespace troupe::services {
 namespace {
@@ -28,16 +29,6 @@ std::string Stem(const std::string& agent) {
 std::string KindOf(const env::AgentSpec& agent) {
   return absl::StrCat(agent.observation_space.ToString(), "\n", agent.action_space.ToString(), "\n",
                       agent.has_action_mask);
-}
-
-/// `text` as a double-quoted scalar of YAML.
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c;
-  }
-  return quoted + "\"";
 }
 
 std::string Space(const space::Space& space) {
@@ -87,6 +78,12 @@ std::string AlgorithmYaml(const StarterFacts& facts) {
 }
 
 }  // namespace
+
+std::string Quoted(const std::string& text) {
+  YAML::Emitter quoted;
+  quoted << YAML::DoubleQuoted << text;
+  return quoted.c_str();
+}
 
 std::vector<AgentKind> AgentKinds(const env::EnvSpec& spec) {
   std::vector<std::string> shapes;

@@ -24,6 +24,9 @@ struct StarterFacts {
   double env_steps_per_s = 0;
 };
 
+/// `text` as a double-quoted scalar of YAML.
+std::string Quoted(const std::string& text);
+
 /// The agents of an environment by what they observe and do, in order.
 std::vector<AgentKind> AgentKinds(const env::EnvSpec& spec);
 
