@@ -33,6 +33,16 @@ if how == "fail" or (how == "fail gru" and sets.get("model.actor_core") == "gru"
 if how == "hang" and sys.argv[1] == "train":
     pathlib.Path(%r).with_name("pid").write_text(str(os.getpid()))
     time.sleep(1000)
+if how.startswith("meet") and sys.argv[1] == "train":
+    # Goes on once as many as the word says train at the same time.
+    meeting = pathlib.Path(%r).with_name("meeting")
+    meeting.mkdir(exist_ok=True)
+    (meeting / str(os.getpid())).touch()
+    until = time.monotonic() + 30
+    while len(list(meeting.iterdir())) < int(how.split()[1]):
+        time.sleep(0.01)
+        if time.monotonic() > until:
+            sys.exit("nobody else came")
 if sys.argv[1] == "version":
     print(json.dumps(dict(version="0.1.0", commit=os.environ.get("STAND_IN_COMMIT", "abc1234"))))
 elif sys.argv[1] == "train":
@@ -154,7 +164,7 @@ class RunTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         (self.folder / "docs").mkdir()
         self.troupe, self.how = self.folder / "troupe", self.folder / "how"
-        self.troupe.write_text(STAND_IN % (sys.executable, str(self.folder / "notes"), str(self.how), str(self.how)))
+        self.troupe.write_text(STAND_IN % (sys.executable, str(self.folder / "notes"), *[str(self.how)] * 3))
         self.troupe.chmod(0o755)
         self.how.write_text("")
         self.drawn = []
@@ -298,6 +308,19 @@ class RunTest(unittest.TestCase):
         self.assertEqual(self.page(), before)
         self.assertRegex(self.zoo("--list", *only)[1], r"mpe/simple_line/ippo/gru/1 +failed")
 
+    def test_cells_side_by_side_are_as_many_as_asked_for_and_random_play_is_measured_once(self):
+        self.how.write_text("meet 2")
+        status, printed = self.zoo(self.troupe, "--only", "mpe/simple_l*/*/mlp", "recall/ippo/*", "--seeds", 1, 2, "--jobs", 2, "--device", "cuda", "--note", "at night")
+        self.assertEqual(status, 0, printed)
+        calls = self.calls()
+        self.assertEqual(sum(call[0] == "train" for call in calls), 8)
+        for call in calls:
+            if call[0] == "train":
+                self.assertIn("device=cuda", call)
+        self.assertEqual(sum("shared=random" in call for call in calls), 1, "for both algorithms")
+        cells = json.loads((self.folder / "out" / "cells.json").read_text())["cells"]
+        self.assertEqual({(entry["note"], "measures" in entry) for entry in cells.values()}, {("at night, learners on cuda, 2 cells at a time", True)})
+
     def test_settings_without_an_example_are_a_file(self):
         self.zoo(self.troupe, "--only", "mpe/simple_line/mappo/mlp", "--seeds", 1, "--workers", 1)
         train = self.calls()[0]
@@ -342,7 +365,7 @@ class RunTest(unittest.TestCase):
         with self.assertRaises(ProcessLookupError):
             os.kill(int((self.folder / "pid").read_text()), 0)
         self.assertEqual(status, 0)
-        self.assertIn("recall/ippo/gru/1: not done when ", printed)
+        self.assertIn("recall/ippo/gru/1: not done when the time was up\n", printed)
         self.assertEqual((self.line("`recall` | ippo | MLP")[4], self.line("`recall` | ippo | GRU")[4]), ("1.00", "not run"))
         self.assertEqual(list(json.loads((self.folder / "out" / "cells.json").read_text())["cells"]), ["recall/ippo/mlp/1"])
 
@@ -370,7 +393,7 @@ class RunTest(unittest.TestCase):
         self.assertIn("connect_four/ippo/gru ", self.zoo("--list")[1])
 
     def test_what_is_asked_wrongly_is_refused(self):
-        for arguments, words in (((), "expected the troupe program"), (("--list", "--only", "nobody/*"), "no cell matches nobody/*"),
+        for arguments, words in ((("--docs", "--jobs", "0"), "expected more than 0"), ((), "expected the troupe program"), (("--list", "--only", "nobody/*"), "no cell matches nobody/*"),
                                  (("--docs", "--hours", "0"), "expected more than 0"), (("--docs", "--workers", "0"), "expected more than 0")):
             with self.subTest(words), self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as said:
                 self.zoo(*arguments)

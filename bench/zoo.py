@@ -5,16 +5,22 @@
     bench/zoo.py --list                   the cells; what is done, failed, left, and what makes no sense
     bench/zoo.py --docs                   the pages from what is recorded and what --out holds, without training
 
-A cell is named ENVIRONMENT/ALGORITHM/NETWORK, of which --only takes globs, and trained once a seed; the first seed of all cells comes first, MLPs
-before GRUs. What is done stands in --out (build/zoo/cells.json) after each cell: the same command goes on where it was stopped, and trains again
-only what failed or whose settings have changed. --hours is a limit: a cell that has not ended by then is given up, and is 'not run'. The pages are
-written at the end: bench/zoo.json, in which cells of --out take the place of those of before, a failed one not that of one that was measured,
-docs/results.md and its pictures. What was recorded or stands in --out with settings that have changed since is left out. --workers N has as many environments as the settings say, in N processes. --python is the interpreter of the Python environments
-(numpy, gymnasium, lbforaging, rware); without it their cells are not run. --note is written beside the machine, as what else it did. Pictures need matplotlib in the Python that runs this. Exit status 1
-where a cell failed.
+A cell is named ENVIRONMENT/ALGORITHM/NETWORK, of which --only takes globs, and trained once a seed; the first seed of all
+cells comes first, MLPs before GRUs. What is done stands in --out (build/zoo/cells.json) after each cell: the same command
+goes on where it was stopped, and trains again only what failed or whose settings have changed. --hours is a limit: a cell
+that has not ended by then is given up, and is 'not run'. --workers N has as many environments as the settings say, in N
+processes; --jobs N trains N cells at a time, whose wall-clock is then that of cells side by side; --device is that of every
+learner. --python is the interpreter of the Python environments (numpy, gymnasium, lbforaging, rware); without it their cells
+are not run. --note is written beside the machine, as what else it did. Exit status 1 where a cell failed.
+
+The pages are written at the end: bench/zoo.json, in which cells of --out take the place of those of before, a failed one not
+that of one that was measured, docs/results.md and its pictures, which need matplotlib in the Python that runs this. What was
+recorded or stands in --out with settings that have changed since is left out.
 """
 
 import argparse
+import collections
+import concurrent.futures
 import fnmatch
 import hashlib
 import json
@@ -26,6 +32,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import zoo_page
@@ -44,6 +51,21 @@ class CellFailed(Exception):
 
 class TimeIsUp(Exception):
     """The limit of --hours came while a program ran."""
+
+
+class Limit:
+    """When all has to end: so many seconds from now, or once somebody stops it. Of any thread."""
+
+    def __init__(self, seconds):
+        self._deadline = time.monotonic() + seconds
+        self._stopped = threading.Event()
+
+    def stop(self):
+        self._stopped.set()
+
+    def left(self):
+        """Seconds; 0 where it is over."""
+        return 0.0 if self._stopped.is_set() else max(0.0, self._deadline - time.monotonic())
 
 
 def name_of(task, algorithm, network):
@@ -110,18 +132,26 @@ def end(process):
         process.wait()
 
 
-def call(command, deadline, folder):
+def wait(process, limit):
+    """Until the program has ended; TimeIsUp, and the program is ended, where the limit comes first."""
+    try:
+        while process.poll() is None:
+            if not limit.left():
+                raise TimeIsUp
+            try:
+                process.wait(timeout=min(0.5, limit.left()))
+            except subprocess.TimeoutExpired:
+                pass
+    except BaseException:
+        end(process)
+        raise
+
+
+def call(command, limit, folder):
     """What a program prints to stdout. CellFailed, TimeIsUp."""
     with open(os.path.join(folder, "stdout"), "w+") as out, open(os.path.join(folder, "stderr"), "w+") as error:
         process = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=out, stderr=error, start_new_session=True)
-        try:
-            process.wait(timeout=max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            end(process)
-            raise TimeIsUp from None
-        except BaseException:
-            end(process)
-            raise
+        wait(process, limit)
         out.seek(0)
         error.seek(0)
         printed, said = out.read(), error.read()
@@ -154,38 +184,44 @@ def curve(path, keys, points=40):
 
 
 class Zoo:
-    """The cells of a folder, and how one is trained."""
+    """The cells of a folder, and how one is trained; several at a time may be."""
 
-    def __init__(self, troupe, out, python=None, workers=None, note=""):
-        self._troupe, self._python, self._workers, self._note = troupe, python, workers, note
-        self._path = out / "cells.json"
+    def __init__(self, troupe, args):
+        self._troupe, self._python, self._workers, self._device = troupe, args.python and os.path.abspath(args.python), args.workers, args.device
+        learner = f"learners on {args.device}" if args.device else ""
+        together = f"{args.jobs} cells at a time" if args.jobs > 1 else ""
+        self._note = ", ".join(filter(None, (args.note, learner, together)))
+        self._path = args.out / "cells.json"
+        self._lock = threading.Lock()
+        self._random_locks = collections.defaultdict(threading.Lock)  # of a task: random play is measured once
         found = read(self._path)
         self.cells, self.random = found.get("cells", {}), found.get("random", {})
 
-    def write(self):
-        write(self._path, {"cells": self.cells, "random": self.random})
+    def _keep(self, entries, key, entry):
+        with self._lock:
+            entries[key] = entry
+            write(self._path, {"cells": self.cells, "random": self.random})
 
     def done(self, cell):
         entry = self.cells.get(key_of(*cell), {})
         return "measures" in entry and entry["settings"] == digest(*cell[:3])
 
-    def train(self, cell, deadline):
+    def train(self, cell, limit):
         """Trains and measures a cell, and what random play gets there; TimeIsUp leaves no trace of it."""
         task, algorithm, network, seed = cell
         entry = {"settings": digest(task, algorithm, network), "machine": machine(), "date": time.strftime("%Y-%m-%d"), "note": self._note}
         folder = tempfile.mkdtemp(prefix="troupe_zoo_")
         try:
-            entry["commit"] = json.loads(call([self._troupe, "version", "--json"], deadline, folder).splitlines()[-1])["commit"]
-            entry.update(self._train(task, algorithm, network, seed, folder, deadline))
+            entry["commit"] = json.loads(call([self._troupe, "version", "--json"], limit, folder).splitlines()[-1])["commit"]
+            entry.update(self._train(task, algorithm, network, seed, folder, limit))
         except CellFailed as error:
             entry["error"] = str(error)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        self.cells[key_of(*cell)] = entry
-        self.write()
+        self._keep(self.cells, key_of(*cell), entry)
         return entry
 
-    def _train(self, task, algorithm, network, seed, folder, deadline):
+    def _train(self, task, algorithm, network, seed, folder, limit):
         path = task.file(algorithm)
         document = task.document(algorithm)
         if path is None:
@@ -199,32 +235,39 @@ class Zoo:
             settings.append(spread_over(document, self._workers))
         if task.python:
             settings.append(f"env.python.interpreter={self._python}")
+        if self._device:
+            settings.append(f"device={self._device}")
         for setting in settings:
             command += ["--set", setting]
-        call(command, deadline, folder)
+        call(command, limit, folder)
         run = pathlib.Path(folder) / "run"
         summary = json.loads((run / "summary.json").read_text())
         measures = {
             measure.name: {
-                "sampled": self._evaluate(task, run, measure, measure.arguments, deadline),
-                "deterministic": self._evaluate(task, run, measure, (*measure.arguments, "--deterministic"), deadline),
+                "sampled": self._evaluate(task, run, measure, measure.arguments, limit),
+                "deterministic": self._evaluate(task, run, measure, (*measure.arguments, "--deterministic"), limit),
             }
             for measure in task.measures
         }
-        at_random = digest_at_random(task)
-        if not current(self.random, {task.name: at_random}):
-            self.random[task.name] = {
-                "settings": at_random,
-                "measures": {measure.name: self._evaluate(task, run, measure, measure.at_random, deadline) for measure in task.measures},
-            }
+        self._measure_at_random(task, run, limit)
         return {
             "env_steps": summary["env_steps"], "wall_clock_s": round(summary["wall_clock_s"], 1), "measures": measures,
             "curves": {label: curve(run / "progress.jsonl", keys) for label, keys in task.curves.items()},
         }
 
-    def _evaluate(self, task, run, measure, arguments, deadline):
+    def _measure_at_random(self, task, run, limit):
+        """What random play gets, by whichever run of the task is there first."""
+        settings = digest_at_random(task)
+        with self._lock:
+            lock = self._random_locks[task.name]
+        with lock:
+            if not current(self.random, {task.name: settings}):
+                measures = {measure.name: self._evaluate(task, run, measure, measure.at_random, limit) for measure in task.measures}
+                self._keep(self.random, task.name, {"settings": settings, "measures": measures})
+
+    def _evaluate(self, task, run, measure, arguments, limit):
         command = [self._troupe, "evaluate", run, "--checkpoint", "latest", "--episodes", task.episodes, "--seed", EVALUATION_SEED, "--json", *arguments]
-        answer = json.loads(call(command, deadline, run.parent).splitlines()[-1])
+        answer = json.loads(call(command, limit, run.parent).splitlines()[-1])
         return round(measured(measure, answer), 4)
 
 
@@ -274,6 +317,8 @@ def parse_arguments():
     parser.add_argument("--only", nargs="+", default=[], metavar="GLOB", help="of ENVIRONMENT/ALGORITHM/NETWORK")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--workers", type=int, help="processes, with the environments of the settings in all")
+    parser.add_argument("--jobs", type=int, default=1, help="cells at a time, default 1")
+    parser.add_argument("--device", help="of the learners, as the key device; default: as the settings say")
     parser.add_argument("--note", default="", metavar="WORDS")
     parser.add_argument("--list", action="store_true", help="the cells, and train nothing")
     parser.add_argument("--docs", action="store_true", help="write the pages and train nothing")
@@ -282,38 +327,47 @@ def parse_arguments():
         parser.error(f"--only: no cell matches {' '.join(args.only)}; --list prints them")
     if not args.troupe and not args.list and not args.docs:
         parser.error("expected the troupe program, or --list or --docs")
-    if args.hours <= 0 or (args.workers is not None and args.workers < 1):
-        parser.error(f"--hours and --workers: got {args.hours} and {args.workers}, expected more than 0")
+    if args.hours <= 0 or args.jobs < 1 or (args.workers is not None and args.workers < 1):
+        parser.error(f"--hours, --workers and --jobs: got {args.hours}, {args.workers} and {args.jobs}, expected more than 0")
     if not args.list and zoo_page.missing():
         parser.error(zoo_page.missing())
     return args
 
 
+def train_one(zoo, cell, limit):
+    """Whether it was trained, and failed; says what became of it."""
+    if not limit.left():
+        return False
+    try:
+        entry = zoo.train(cell, limit)
+    except TimeIsUp:
+        print(f"{key_of(*cell)}: not done when the time was up", flush=True)
+        return False
+    words = f"FAILED: {entry['error']}" if "error" in entry else f"{entry['wall_clock_s']} s, " + ", ".join(
+        f"{name} {value['sampled']:.2f}" for name, value in entry["measures"].items())
+    print(f"{key_of(*cell)}: {words}", flush=True)
+    return "error" in entry
+
+
 def train_all(zoo, args):
     """Trains what is left until the time is up; returns whether a cell failed."""
-    deadline = time.monotonic() + 3600 * args.hours
-    failed = False
-    for cell in cells(args.only, args.seeds):
-        if zoo.done(cell) or (cell[0].python and not args.python):
-            continue
-        if time.monotonic() >= deadline:
-            print(f"{args.hours} hours are over")
-            break
+    limit = Limit(3600 * args.hours)
+    left = [cell for cell in cells(args.only, args.seeds) if not zoo.done(cell) and not (cell[0].python and not args.python)]
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         try:
-            entry = zoo.train(cell, deadline)
-        except TimeIsUp:
-            print(f"{key_of(*cell)}: not done when {args.hours} hours were over")
-            break
-        failed = failed or "error" in entry
-        words = f"FAILED: {entry['error']}" if "error" in entry else f"{entry['wall_clock_s']} s, " + ", ".join(
-            f"{name} {value['sampled']:.2f}" for name, value in entry["measures"].items())
-        print(f"{key_of(*cell)}: {words}", flush=True)
-    return failed
+            failed = list(pool.map(lambda cell: train_one(zoo, cell, limit), left))
+        finally:
+            # Whatever ended this (Ctrl-C, or a cell that could not be written) ends what is still trained.
+            over = not limit.left()
+            limit.stop()
+    if left and over:
+        print(f"{args.hours} hours are over")
+    return any(failed)
 
 
 def main():
     args = parse_arguments()
-    zoo = Zoo(args.troupe and os.path.abspath(args.troupe), args.out, args.python and os.path.abspath(args.python), args.workers, args.note)
+    zoo = Zoo(args.troupe and os.path.abspath(args.troupe), args)
     if args.list:
         list_cells(zoo, args)
         return 0
