@@ -84,8 +84,8 @@ TEST_F(AttentionCriticTest, NumbersThatDoNotFitAreRefused) {
               HasSubstr("model.attention_size: got 1025"));
   EXPECT_THAT(ErrorOf(Yaml("team", "name: mappo", "model: {attention_heads: 0}")),
               HasSubstr("model.attention_heads: got 0"));
-  EXPECT_THAT(ErrorOf(Yaml("team", "name: mappo", "model: {critic_encoder: mlp}")),
-              HasSubstr("model.critic_encoder: got \"mlp\", expected one of auto, attention, shared"));
+  EXPECT_THAT(ErrorOf(Yaml("team", "name: mappo", "model: {critic_encoder: cnn}")),
+              HasSubstr("model.critic_encoder: got \"cnn\", expected one of auto, attention, shared, mlp"));
   std::vector<env::AgentSpec> crowd;
   for (int i = 0; i <= policy::kMaxAttentionAgents; ++i) {
     crowd.push_back(Agent(absl::StrCat("a", i), *space::Space::Box(-1, 1, {2}), *space::Space::Discrete(2)));

@@ -56,6 +56,31 @@ bool ReadsOwnObservation(const NetworkSpec& network) {
 
 namespace {
 
+/// Whether the critic reads all agents' observations, each like its own agent's.
+bool ReadsLikeObservations(const PolicySpec& spec, const env::EnvSpec& env) {
+  return spec.critic_input() == NetworkInput::kJointObservation &&
+         std::all_of(env.possible_agents.begin(), env.possible_agents.end(), [&spec](const env::AgentSpec& agent) {
+           return agent.observation_space == spec.observation_space;
+         });
+}
+
+/// Images of bytes have no moments.
+absl::Status CheckMomentsOfImages(const RunConfig& config, const SettingsOf& of, const PolicySpec& spec,
+                                  const std::string& whose) {
+  const v1::AlgorithmConfig algorithm = AlgorithmOf(config, of);
+  const auto error = [&](const char* key, const char* otherwise) {
+    return config.KeyError(
+        AlgorithmKey(config, of, key),
+        absl::StrCat("got true, but ", whose,
+                     ", an image of bytes that networks read divided by 255; expected false, or ", otherwise));
+  };
+  if (algorithm.normalize_observations()) return error("normalize_observations", "model.encoder: mlp");
+  if (spec.normalize_state && spec.ImagesOf(spec.critic()) > 0) {
+    return error("normalize_state", "model.critic_encoder: mlp");
+  }
+  return absl::OkStatus();
+}
+
 /// The first image that the actor reads as numbers, in words: "Box(...)", or "Box(...) at camera"; empty: none. Of
 /// `any` image, convolved or not.
 std::string ImageOf(const PolicySpec& spec, bool any) {
@@ -76,10 +101,13 @@ std::string ImageOf(const PolicySpec& spec, bool any) {
 
 }  // namespace
 
-absl::Status SetEncoders(const RunConfig& config, const SettingsOf& of, PolicySpec* spec) {
+absl::Status SetEncoders(const RunConfig& config, const env::EnvSpec& env, const SettingsOf& of, PolicySpec* spec) {
   const v1::ModelConfig model = ModelOf(config, of);
-  const auto encodes = [&model](const NetworkSpec& network) {
-    return ReadsOwnObservation(network) && !IsModule(model, network);
+  const bool joint = ReadsLikeObservations(*spec, env) && model.critic_encoder() == v1::CRITIC_ENCODER_AUTO;
+  const auto encodes = [&](const NetworkSpec& network) {
+    const bool is_critic = network.role == policy::kCriticRole;
+    if (IsModule(model, network) || (is_critic && model.critic_encoder() == v1::CRITIC_ENCODER_MLP)) return false;
+    return ReadsOwnObservation(network) || (is_critic && joint);
   };
   if (!encodes(spec->actor) && !encodes(spec->critic())) return absl::OkStatus();
   const space::SpaceKind kind = spec->observation_space.kind();
@@ -109,20 +137,14 @@ absl::Status SetEncoders(const RunConfig& config, const SettingsOf& of, PolicySp
                                         "model.encoder: mlp"));
   }
   for (NetworkSpec* const network : {&spec->actor, spec->mutable_critic()}) {
-    if (!ReadsOwnObservation(*network)) continue;
+    if (!encodes(*network)) continue;
     network->encoder = policy::EncoderKind::kCnn;
     network->conv_layers = layers;
-    if (const absl::Status fits = policy::ValidateConvolutions(spec->id, *network, spec->image()); !fits.ok()) {
+    if (const absl::Status fits = policy::ValidateConvolutions(*spec, *network); !fits.ok()) {
       return config.KeyError(ModelKey(config, of, "conv_filters"), std::string(fits.message()));
     }
   }
-  if (spec->image_bytes() && AlgorithmOf(config, of).normalize_observations()) {
-    return config.KeyError(AlgorithmKey(config, of, "normalize_observations"),
-                           absl::StrCat("got true, but ", whose,
-                                        ", an image of bytes that networks read divided by 255; expected false, or "
-                                        "model.encoder: mlp"));
-  }
-  return absl::OkStatus();
+  return spec->image_bytes() ? CheckMomentsOfImages(config, of, *spec, whose) : absl::OkStatus();
 }
 
 bool LooksLikeImage(const space::Space& space) {
@@ -151,7 +173,8 @@ std::vector<std::string> ImageWarnings(const std::vector<PolicySpec>& specs) {
                           ", as a row of numbers; model.encoder: cnn has convolutions, for images of [height, width, "
                           "channels]");
     }
-    if (joint.empty() && spec.critic_input() == NetworkInput::kJointObservation) {
+    const bool convolves = spec.critic().encoder == policy::EncoderKind::kCnn;
+    if (joint.empty() && spec.critic_input() == NetworkInput::kJointObservation && !convolves) {
       joint = absl::StrCat("the critic of policy \"", spec.id.value(), "\" reads the images of all agents as a row of ",
                            spec.critic_input_size(),
                            " numbers of 4 bytes; algorithm.name: ippo has a critic with convolutions over its agent's "

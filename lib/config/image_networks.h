@@ -16,10 +16,12 @@ class ConvFilters;
 namespace troupe::config {
 
 /// Gives the networks of `spec`, whose spaces and inputs are known, their encoders: model.encoder, model.conv_filters
-/// and of a Dict or Tuple model.leaf_encoders. INVALID_ARGUMENT with the place of the key for a CNN of what is no
+/// and of a Dict or Tuple model.leaf_encoders. A critic of all agents' observations convolves them where all agents
+/// observe images as the policy's own. INVALID_ARGUMENT with the place of the key for a CNN of what is no
 /// image, a convolution that is larger than what it reads, an image for which there are no convolutions,
-/// normalize_observations over images of bytes, and what SetLeafEncoders refuses.
-absl::Status SetEncoders(const RunConfig& config, const SettingsOf& of, policy::PolicySpec* spec);
+/// normalize_observations or normalize_state over images of bytes, and what SetLeafEncoders refuses.
+absl::Status SetEncoders(const RunConfig& config, const env::EnvSpec& env, const SettingsOf& of,
+                         policy::PolicySpec* spec);
 
 /// What conv_filters gives.
 std::vector<policy::ConvLayer> ConvLayersOf(const v1::ConvFilters& filters);

@@ -80,11 +80,43 @@ TEST_F(ImageNetworksTest, OthersAreNot) {
   EXPECT_EQ(Of("team").ToString(), Of("team", "model: {encoder: mlp}").ToString());
 }
 
-TEST_F(ImageNetworksTest, ACentralizedCriticHasNone) {
-  const policy::PolicySpec spec = Resolve("env: {name: small}\nalgorithm: {name: mappo}").policies[0];
+TEST_F(ImageNetworksTest, ACentralizedCriticConvolvesAllAgentsImages) {
+  const auto of = [&](const std::string& yaml) { return Resolve(yaml).policies[0]; };
+  const policy::PolicySpec spec = of("env: {name: small}\nalgorithm: {name: mappo}");
+  EXPECT_EQ(spec.actor.encoder, EncoderKind::kCnn);
+  EXPECT_EQ(spec.critic().encoder, EncoderKind::kCnn);
+  EXPECT_EQ(spec.critic().conv_layers, spec.actor.conv_layers);
+  EXPECT_EQ(spec.critic_input_size(), 2 * 42 * 42 + 2);
+  EXPECT_EQ(spec.ByteElements(spec.critic()), 2 * 42 * 42);
+  const policy::PolicySpec flat = of("env: {name: small}\nalgorithm: {name: mappo}\nmodel: {critic_encoder: mlp}");
+  EXPECT_EQ(flat.actor.encoder, EncoderKind::kCnn);
+  EXPECT_EQ(flat.critic().encoder, EncoderKind::kMlp);
+  // An agent that observes otherwise: what is of whom has no size of its own.
+  const policy::PolicySpec sees =
+      of("env: {name: both}\nalgorithm: {name: mappo}\nmulti_agent: {policies: {sees: {}, feels: {}}, policy_mapping: "
+         "{eye: "
+         "sees, hand: feels}}");
+  EXPECT_EQ(sees.actor.encoder, EncoderKind::kCnn);
+  EXPECT_EQ(sees.critic().encoder, EncoderKind::kMlp);
+  // Of the state there is no image.
+  const policy::PolicySpec state = of(
+      "env: {name: both}\nalgorithm: {name: mappo, use_global_state: true}\nmulti_agent: {policies: {sees: {}, feels: "
+      "{}}, policy_mapping: {eye: sees, hand: feels}}");
+  EXPECT_EQ(state.critic().encoder, EncoderKind::kMlp);
+  EXPECT_THAT(ErrorOf("env: {name: small}\nalgorithm: {name: mappo, normalize_state: true}"),
+              HasSubstr("algorithm.normalize_state: got true, but policy \"default_policy\" observes Box(0, 255, [42, "
+                        "42, 1], uint8), an image of bytes that networks read divided by 255; expected false, or "
+                        "model.critic_encoder: mlp"));
+  EXPECT_EQ(of("env: {name: small}\nalgorithm: {name: mappo, normalize_state: true}\nmodel: {critic_encoder: mlp}")
+                .critic()
+                .encoder,
+            EncoderKind::kMlp);
+}
+
+TEST_F(ImageNetworksTest, ACriticOfItsAgentsImageMayReadItAsARow) {
+  const policy::PolicySpec spec = Of("small", "model: {critic_encoder: mlp}");
   EXPECT_EQ(spec.actor.encoder, EncoderKind::kCnn);
   EXPECT_EQ(spec.critic().encoder, EncoderKind::kMlp);
-  EXPECT_EQ(spec.critic_input_size(), 2 * 42 * 42 + 2);
 }
 
 TEST_F(ImageNetworksTest, FiltersAreAsRllibWritesThem) {
@@ -156,13 +188,14 @@ TEST_F(ImageNetworksTest, SaysWhatDoesNotFit) {
 TEST_F(ImageNetworksTest, WarnsOfNetworksThatReadImagesAsRows) {
   const auto warnings = [&](const std::string& yaml) { return ImageWarnings(Resolve(yaml).policies); };
   EXPECT_THAT(warnings("env: {name: pixels}\nalgorithm: {name: ippo}"), ElementsAre());
+  EXPECT_THAT(warnings("env: {name: pixels}\nalgorithm: {name: mappo}"), ElementsAre());
   EXPECT_THAT(warnings("env: {name: team}"), ElementsAre());
   EXPECT_THAT(
       warnings("env: {name: small}\nalgorithm: {name: ippo, use_parameter_sharing: false}\nmodel: {encoder: mlp}"),
       ElementsAre("policy \"a\" reads an image, Box(0, 255, [42, 42, 1], uint8), as a row of numbers; "
                   "model.encoder: cnn has convolutions, for images of [height, width, channels]"));
   EXPECT_THAT(
-      warnings("env: {name: small}\nalgorithm: {name: mappo}"),
+      warnings("env: {name: small}\nalgorithm: {name: mappo}\nmodel: {critic_encoder: mlp}"),
       ElementsAre(HasSubstr("the critic of policy \"default_policy\" reads the images of all agents as a row of "
                             "3530 numbers of 4 bytes; algorithm.name: ippo has a critic with convolutions")));
   EXPECT_THAT(warnings("env: {name: channels_first}\nalgorithm: {name: ippo}"),

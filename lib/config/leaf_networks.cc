@@ -178,7 +178,8 @@ absl::Status SetLeafEncoders(const RunConfig& config, const SettingsOf& of, Poli
   TROUPE_RETURN_IF_ERROR(settings.CheckConvolutionsAreUsed(encoders));
   if (encoders.empty()) return absl::OkStatus();
   for (policy::NetworkSpec* const network : {&spec->actor, spec->mutable_critic()}) {
-    if (!ReadsOwnObservation(*network)) continue;
+    const bool flat = network != &spec->actor && ModelOf(config, of).critic_encoder() == v1::CRITIC_ENCODER_MLP;
+    if (!ReadsOwnObservation(*network) || flat) continue;
     network->encoder = policy::EncoderKind::kLeaves;
     network->leaf_encoders = encoders;
     if (const absl::Status valid = policy::ValidateLeafEncoders(spec->id, *network, spec->observation_space);

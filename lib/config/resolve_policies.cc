@@ -487,7 +487,7 @@ absl::Status SetCriticInput(const RunConfig& config, const env::EnvSpec& env, co
 /// What networks need: inputs, normalizer, action bounding.
 absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, const SettingsOf& of, PolicySpec* spec) {
   TROUPE_RETURN_IF_ERROR(SetCriticInput(config, env, of, spec));
-  TROUPE_RETURN_IF_ERROR(SetEncoders(config, of, spec));
+  TROUPE_RETURN_IF_ERROR(SetEncoders(config, env, of, spec));
   TROUPE_RETURN_IF_ERROR(SetAttention(config, env, of, spec));
   TROUPE_RETURN_IF_ERROR(ShareEncoder(config, of, spec));
   TROUPE_RETURN_IF_ERROR(CheckLayers(config, of, spec->actor));

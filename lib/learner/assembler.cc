@@ -54,6 +54,15 @@ absl::Status Assembler::CheckSchema(const sample::BatchSchema& schema) {
                                                        "agent_observation_sizes"));
       }
       expected = joint;
+      const auto differs = [&spec](int64_t size) { return size != spec.observation_size(); };
+      if (spec.ImagesOf(spec.critic()) > 0 &&
+          std::any_of(schema.agent_observation_sizes.begin(), schema.agent_observation_sizes.end(), differs)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("policy '", spec.id.value(),
+                         "' has a critic that convolves all agents' images, but their observations have other sizes "
+                         "than its own, ",
+                         spec.observation_size()));
+      }
     } else if (spec.critic_input() == NetworkInput::kState) {
       expected = schema.env_state_size > 0 ? schema.env_state_size : schema.agent_state_size;
       if (expected == 0) {
@@ -75,6 +84,8 @@ Assembler::Assembler(sample::BatchSchema schema, Options options, tensor::Tensor
       trains_(std::vector<uint8_t>(options_.trains.begin(), options_.trains.end())),
       allocator_(allocator),
       joint_(0, allocator),
+      joint_images_(0, allocator),
+      presence_(0, allocator),
       joint_steps_(allocator) {
   for (const int64_t size : schema_.agent_observation_sizes) {
     joint_offset_.push_back(joint_size_);
@@ -88,14 +99,17 @@ Assembler::Assembler(sample::BatchSchema schema, Options options, tensor::Tensor
 }
 
 void Assembler::FollowSchema() {
-  needs_joint_ = false;
+  needs_joint_floats_ = false;
+  needs_joint_images_ = false;
   bool needs_env_state = false;
   for (const policy::PolicySpec& spec : schema_.policies) {
-    needs_joint_ = needs_joint_ || spec.critic_input() == NetworkInput::kJointObservation;
+    if (spec.critic_input() == NetworkInput::kJointObservation) {
+      (spec.ByteElements(spec.critic()) > 0 ? needs_joint_images_ : needs_joint_floats_) = true;
+    }
     needs_env_state = needs_env_state || (schema_.env_state_size > 0 && spec.critic_input() == NetworkInput::kState);
   }
-  needs_steps_ =
-      needs_joint_ || needs_env_state || options_.joint_steps || options_.common_reward != CommonReward::kNone;
+  needs_steps_ = needs_joint_floats_ || needs_joint_images_ || needs_env_state || options_.joint_steps ||
+                 options_.common_reward != CommonReward::kNone;
   gathers_.resize(std::min(gathers_.size(), schema_.policies.size()));
   while (gathers_.size() < schema_.policies.size()) gathers_.push_back(MakeGather());
 }
@@ -104,7 +118,7 @@ Assembler::Gather Assembler::MakeGather() const {
   Gather gather{.columns = ColumnGather(allocator_)};
   for (tensor::Buffer* buffer :
        {&gather.obs, &gather.images, &gather.actions, &gather.left_out, &gather.slot, &gather.critic_row,
-        &gather.final_slot, &gather.final_critic_row, &gather.critic_state, &gather.memory}) {
+        &gather.final_slot, &gather.final_critic_row, &gather.critic_state, &gather.critic_images, &gather.memory}) {
     *buffer = tensor::Buffer(0, allocator_);
   }
   return gather;
@@ -174,7 +188,7 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
     if (rows.train && !options_.rules.empty()) LeaveOut(gather, rows);
   }
   if (options_.common_reward != CommonReward::kNone) ShareRewards();
-  if (needs_joint_) {
+  if (needs_joint_floats_ || needs_joint_images_) {
     NumberJointRows();
     WriteJointRows();
   }
@@ -377,15 +391,19 @@ absl::Span<const int32_t> Assembler::PlaceRows(const Source& source, Gather& gat
   return absl::Span<const int32_t>(place, segment.size());
 }
 
-void Assembler::ReserveImages(const policy::PolicySpec& spec, Gather& gather, PolicyTrainBatch& batch) {
-  const int64_t size = spec.observation_size();
-  const auto bytes = static_cast<size_t>((batch.rows + batch.final_rows) * size);
+ByteMatrix Assembler::ReserveBytes(tensor::Buffer& buffer, int64_t rows, int64_t columns) {
+  const auto bytes = static_cast<size_t>(rows * columns);
   // As Reserve, with half of its spare room: pictures are most of what a learner holds (at most 1.3 bytes a pixel
   // byte).
-  if (gather.images.size() < bytes) gather.images.EnsureCapacity(bytes + bytes / 8);
-  const auto* const data = gather.images.As<uint8_t>(0, bytes).data();
-  batch.images = {data, batch.rows, size};
-  batch.final_images = {data + batch.rows * size, batch.final_rows, size};
+  if (buffer.size() < bytes) buffer.EnsureCapacity(bytes + bytes / 8);
+  return {buffer.As<uint8_t>(0, bytes).data(), rows, columns};
+}
+
+void Assembler::ReserveImages(const policy::PolicySpec& spec, Gather& gather, PolicyTrainBatch& batch) {
+  const int64_t size = spec.observation_size();
+  const ByteMatrix all = ReserveBytes(gather.images, batch.rows + batch.final_rows, size);
+  batch.images = {all.data, batch.rows, size};
+  batch.final_images = {all.row(batch.rows), batch.final_rows, size};
 }
 
 void Assembler::CopyRows(Gather& gather, PolicyTrainBatch& batch) {

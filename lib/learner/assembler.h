@@ -47,7 +47,7 @@ struct Assembly {
 /// episode has had up to the batch's end; a policy without a trajectory to train on does not train.
 ///
 /// uint8 observations become floats divided by 255, but images that a CNN reads: they stay bytes (1 byte an element,
-/// and room for an eighth more).
+/// and room for an eighth more), in joint observations that a CNN reads, too.
 ///
 /// Memory, by row of a policy: 4 bytes for each column of its observation and one-hot, rounded up to a cache line; by
 /// critic row the same of its state (simple_spread with joint critics: 128 and 256 bytes). Buffers have room for a
@@ -116,6 +116,7 @@ class Assembler {
     std::vector<MemoryRef> memories;   ///< by sequence
     ColumnGather columns;
     tensor::Buffer obs, images, actions, left_out, slot, critic_row, final_slot, final_critic_row, critic_state,
+        critic_images,
         memory;  ///< obs, images: final rows behind the others; left_out: an agent mask where the run has none
     InPlaceObservations in_place;
   };
@@ -148,8 +149,16 @@ class Assembler {
   void IndexEpisodes(absl::Span<const sample::MultiAgentBatchPtr> fragments);
   void LeaveOut(Gather& gather, PolicyTrainBatch& batch);
   void ShareRewards();
+  /// Where joint observations lie, as floats or with images of bytes: whichever critics read.
+  struct JointRows {
+    RowMatrix floats;  ///< observations and presence bits, or these alone
+    ByteMatrix images;
+  };
+  /// Room for rows in `buffer`, at most an eighth too much; what is in it is undefined.
+  static ByteMatrix ReserveBytes(tensor::Buffer& buffer, int64_t rows, int64_t columns);
   void NumberJointRows();
   void WriteJointRows();
+  void WriteJointRows(const JointRows& to);
   void BuildJointSteps(absl::Span<const sample::MultiAgentBatchPtr> fragments);
   void PointAtJointRows(Gather& gather, PolicyTrainBatch& batch);
   void GatherEnvStates(Gather& gather, PolicyTrainBatch& batch, absl::Span<const sample::MultiAgentBatchPtr> fragments);
@@ -162,7 +171,8 @@ class Assembler {
   tensor::TensorAllocator& allocator_;
   std::vector<int64_t> joint_offset_;  ///< by agent slot
   int64_t joint_size_ = 0;             ///< with presence bits
-  bool needs_joint_ = false;
+  bool needs_joint_floats_ = false;
+  bool needs_joint_images_ = false;
   bool needs_steps_ = false;  ///< rows of one env step have to find each other
 
   policy::BySlot<Gather> gathers_;
@@ -180,8 +190,10 @@ class Assembler {
   std::vector<double> reward_sum_;
   std::vector<int32_t> reward_count_;
   std::vector<int32_t> needed_;
-  tensor::Buffer joint_;
-  RowMatrix joint_matrix_;  ///< in joint_
+  int64_t num_joint_rows_ = 0;
+  tensor::Buffer joint_, joint_images_, presence_;
+  JointRows joint_floats_;    ///< in joint_
+  JointRows joint_pictures_;  ///< in joint_images_ and presence_
   JointStepBuilder joint_steps_;
 };
 

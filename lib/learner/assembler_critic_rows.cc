@@ -22,26 +22,46 @@ void Assembler::NumberJointRows() {
   int32_t next = 0;
   for (int32_t& row : acting_row_) row = row < 0 ? -1 : next++;
   for (int32_t& row : final_row_) row = row < 0 ? -1 : next++;
-  joint_matrix_ = ReserveMatrix(joint_, next, joint_size_);
+  num_joint_rows_ = next;
 }
 
 void Assembler::WriteJointRows() {
-  const int64_t bits = joint_size_ - static_cast<int64_t>(schema_.agent_ids.size());
-  const auto size_of = [](int64_t floats) { return static_cast<size_t>(floats) * sizeof(float); };
-  const int64_t stride = joint_matrix_.stride;
-  float* const joint = Writable(joint_matrix_);
-  for (int64_t row = 0; row < joint_matrix_.rows; ++row) {
-    std::memset(joint + row * stride + bits, 0, size_of(stride - bits));
+  const auto agents = static_cast<int64_t>(schema_.agent_ids.size());
+  if (needs_joint_floats_) {
+    joint_floats_.floats = ReserveMatrix(joint_, num_joint_rows_, joint_size_);
+    WriteJointRows(joint_floats_);
+  }
+  if (needs_joint_images_) {
+    joint_pictures_.floats = ReserveMatrix(presence_, num_joint_rows_, agents);
+    joint_pictures_.images = ReserveBytes(joint_images_, num_joint_rows_, joint_size_ - agents);
+    WriteJointRows(joint_pictures_);
+  }
+}
+
+void Assembler::WriteJointRows(const JointRows& to) {
+  const bool bytes = to.images.columns > 0;
+  const int64_t bits = bytes ? 0 : joint_size_ - static_cast<int64_t>(schema_.agent_ids.size());
+  const int64_t stride = to.floats.stride;
+  float* const floats = Writable(to.floats);
+  for (int64_t row = 0; row < num_joint_rows_; ++row) {
+    std::memset(floats + row * stride + bits, 0, static_cast<size_t>(stride - bits) * sizeof(float));
   }
   const auto put = [&](int32_t row, int32_t slot, const RowMatrix& obs, const ByteMatrix& images, int64_t from,
                        int64_t size) {
-    float* const to = joint + int64_t{row} * stride;
-    if (images.rows > 0) {
-      WidenRow(images.row(from), size, to + joint_offset_[slot]);
+    float* const at = floats + int64_t{row} * stride;
+    at[bits + slot] = 1.0f;
+    if (bytes) {
+      uint8_t* const pixels = Writable(to.images) + int64_t{row} * to.images.columns + joint_offset_[slot];
+      if (images.rows > 0) {
+        CopyRow(images.row(from), size, pixels);
+      } else {
+        NarrowRow(obs.row(from), size, pixels);
+      }
+    } else if (images.rows > 0) {
+      WidenRow(images.row(from), size, at + joint_offset_[slot]);
     } else {
-      CopyRow(obs.row(from), size, to + joint_offset_[slot]);
+      CopyRow(obs.row(from), size, at + joint_offset_[slot]);
     }
-    to[bits + slot] = 1.0f;
   };
   for (const PolicyTrainBatch& rows : assembly_.batch.policies) {
     const Gather& gather = gathers_[rows.policy];
@@ -60,11 +80,16 @@ void Assembler::WriteJointRows() {
     }
   }
   // Where everybody was there, every column has been written.
-  for (int64_t row = 0; row < joint_matrix_.rows; ++row) {
-    float* const to = joint + row * stride;
+  for (int64_t row = 0; row < num_joint_rows_; ++row) {
+    float* const at = floats + row * stride;
     for (size_t slot = 0; slot < joint_offset_.size(); ++slot) {
-      if (to[bits + static_cast<int64_t>(slot)] != 0.0f) continue;
-      std::memset(to + joint_offset_[slot], 0, size_of(schema_.agent_observation_sizes[slot]));
+      if (at[bits + static_cast<int64_t>(slot)] != 0.0f) continue;
+      const auto size = static_cast<size_t>(schema_.agent_observation_sizes[slot]);
+      if (bytes) {
+        std::memset(Writable(to.images) + row * to.images.columns + joint_offset_[slot], 0, size);
+      } else {
+        std::memset(at + joint_offset_[slot], 0, size * sizeof(float));
+      }
     }
   }
 }
@@ -72,7 +97,9 @@ void Assembler::WriteJointRows() {
 void Assembler::PointAtJointRows(Gather& gather, PolicyTrainBatch& batch) {
   const absl::Span<int32_t> critic_row = Reserve<int32_t>(gather.critic_row, batch.rows);
   const absl::Span<int32_t> final_critic_row = Reserve<int32_t>(gather.final_critic_row, batch.final_rows);
-  needed_.assign(static_cast<size_t>(joint_matrix_.rows), -1);
+  const policy::PolicySpec& spec = schema_.policies[batch.policy];
+  const JointRows& joint = spec.ByteElements(spec.critic()) > 0 ? joint_pictures_ : joint_floats_;
+  needed_.assign(static_cast<size_t>(num_joint_rows_), -1);
   for (int64_t r = 0; r < batch.rows; ++r) needed_[critic_row[r] = acting_row_[gather.step[r]]] = 0;
   for (int64_t r = 0; r < batch.final_rows; ++r) {
     needed_[final_critic_row[r] = final_row_[gather.final_step[r]]] = 0;
@@ -83,16 +110,20 @@ void Assembler::PointAtJointRows(Gather& gather, PolicyTrainBatch& batch) {
   batch.critic_row = critic_row;
   batch.final_critic_row = final_critic_row;
   batch.joint_sizes = schema_.agent_observation_sizes;
-  if (next == joint_matrix_.rows) {
-    batch.critic_state = joint_matrix_;
+  if (next == num_joint_rows_) {
+    batch.critic_state = joint.floats;
+    batch.critic_images = joint.images;
     return;
   }
-  batch.critic_state = ReserveMatrix(gather.critic_state, batch.critic_rows, joint_size_);
-  float* to = Writable(batch.critic_state);
-  for (int64_t row = 0; row < joint_matrix_.rows; ++row) {
+  batch.critic_state = ReserveMatrix(gather.critic_state, next, joint.floats.columns);
+  batch.critic_images = ReserveBytes(gather.critic_images, joint.images.rows > 0 ? next : 0, joint.images.columns);
+  for (int64_t row = 0; row < num_joint_rows_; ++row) {
     if (needed_[row] < 0) continue;
-    std::memcpy(to, joint_matrix_.row(row), static_cast<size_t>(joint_matrix_.stride) * sizeof(float));
-    to += joint_matrix_.stride;
+    std::memcpy(Writable(batch.critic_state) + int64_t{needed_[row]} * joint.floats.stride, joint.floats.row(row),
+                static_cast<size_t>(joint.floats.stride) * sizeof(float));
+    if (joint.images.rows == 0) continue;
+    std::memcpy(Writable(batch.critic_images) + int64_t{needed_[row]} * joint.images.columns, joint.images.row(row),
+                static_cast<size_t>(joint.images.columns));
   }
   for (int32_t& row : critic_row) row = needed_[row];
   for (int32_t& row : final_critic_row) row = needed_[row];

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kPixels = 5 * 4 * 2;
 
 /// Two agents that see images and share a policy; with a joint observation where `joint`.
-sample::BatchSchema PictureSchema(bool convolutions, bool joint, int64_t agent_ids) {
+sample::BatchSchema PictureSchema(bool convolutions, bool joint, int64_t agent_ids, bool critic_convolves = false) {
   sample::BatchSchema schema = sample::SimpleSchema(2, kPixels);
   policy::PolicySpec& spec = schema.policies[policy::PolicySlot(0)];
   spec.observation_space = *space::Space::Box(0, 255, {5, 4, 2}, tensor::DType::kUint8);
@@ -24,6 +24,10 @@ sample::BatchSchema PictureSchema(bool convolutions, bool joint, int64_t agent_i
   if (convolutions) {
     spec.actor.encoder = policy::EncoderKind::kCnn;
     spec.actor.conv_layers = {{4, 3, 1}};
+  }
+  if (critic_convolves) {
+    spec.mutable_critic()->encoder = policy::EncoderKind::kCnn;
+    spec.mutable_critic()->conv_layers = {{3, 2, 1}};
   }
   EXPECT_TRUE(spec.Validate().ok()) << spec.Validate();
   EXPECT_EQ(spec.image_bytes(), convolutions);
@@ -75,6 +79,100 @@ TEST(AssemblerImagesTest, TheyAreTheBytesThatTheFloatsAreMadeOf) {
     }
   }
   EXPECT_GT(finals, 20);
+}
+
+/// Rows of `images` and `bits`, as the floats of a joint observation.
+std::vector<float> JointRow(const PolicyTrainBatch& rows, int64_t row) {
+  std::vector<float> joint;
+  for (int64_t i = 0; i < rows.critic_images.columns; ++i) {
+    joint.push_back(static_cast<float>(rows.critic_images.row(row)[i]) * (1.0f / 255.0f));
+  }
+  const float* const bits = rows.critic_state.row(row);
+  joint.insert(joint.end(), bits, bits + rows.critic_state.columns);
+  return joint;
+}
+
+TEST(AssemblerImagesTest, AJointObservationThatIsConvolvedIsTheBytesThatTheFloatsAreMadeOf) {
+  int64_t absent = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE(seed);
+    const sample::BatchSchema flat = PictureSchema(false, true, 2);
+    // With an actor that reads floats, too, of which the bytes are made again.
+    const bool actor_convolves = seed % 2 == 0;
+    sample::BatchSchema convolved = PictureSchema(true, true, 2, true);
+    const auto fragments = RandomFragments(flat, seed, 1);
+    Assembler floats(flat, {.max_policy_lag = 1});
+    if (!actor_convolves) {
+      policy::PolicySpec& spec = convolved.policies[policy::PolicySlot(0)];
+      spec.actor.encoder = policy::EncoderKind::kMlp;
+      spec.actor.conv_layers = {};
+    }
+    ASSERT_EQ(Assembler::CheckSchema(convolved), absl::OkStatus());
+    Assembler bytes(convolved, {.max_policy_lag = 1});
+    const PolicyTrainBatch& want = floats.Assemble(fragments, 1).batch.policies.at(0);
+    const PolicyTrainBatch& got = bytes.Assemble(fragments, 1).batch.policies.at(0);
+    EXPECT_EQ(want.critic_images.rows, 0);
+    ASSERT_EQ(got.critic_rows, want.critic_rows);
+    ASSERT_EQ(got.critic_images.rows, want.critic_rows);
+    ASSERT_EQ(got.critic_images.columns, 2 * kPixels);
+    ASSERT_EQ(got.critic_state.columns, 2);
+    for (int64_t r = 0; r < got.critic_rows; ++r) {
+      const float* const row = want.critic_state.row(r);
+      ASSERT_EQ(JointRow(got, r), std::vector<float>(row, row + want.critic_state.columns)) << r;
+      absent += row[2 * kPixels] == 0.0f || row[2 * kPixels + 1] == 0.0f ? 1 : 0;
+      for (int64_t i = 2; i < got.critic_state.stride; ++i) ASSERT_EQ(got.critic_state.row(r)[i], 0.0f) << r;
+    }
+    EXPECT_EQ(std::vector<int32_t>(got.critic_row.begin(), got.critic_row.end()),
+              std::vector<int32_t>(want.critic_row.begin(), want.critic_row.end()));
+  }
+  EXPECT_GT(absent, 20);
+}
+
+TEST(AssemblerImagesTest, CriticsOfBytesAndOfFloatsHaveTheirOwnRows) {
+  // Two policies, of which one alone convolves, and neither needs all env steps.
+  const auto schema = [](bool second_convolves) {
+    sample::BatchSchema schema = PictureSchema(true, true, 2, true);
+    policy::PolicySpec second =
+        PictureSchema(second_convolves, true, 2, second_convolves).policies[policy::PolicySlot(0)];
+    second.id = policy::PolicyId("second");
+    schema.policies.push_back(second);
+    return schema;
+  };
+  sample::FakeRollout rollout(schema(false), {.min_episode_steps = 4,
+                                              .max_episode_steps = 9,
+                                              .agents_come_and_go = true,
+                                              .policies_of_slot = {{0, 1}, {0, 1}}});
+  const policy::WeightVersion version{1, 1};
+  std::vector<sample::MultiAgentBatchPtr> fragments;
+  for (const auto& fragment : rollout.Play(sample::MakeGrant(12, 20, version), version)) fragments.push_back(fragment);
+  Assembler mixed(schema(false), {.max_policy_lag = 1});
+  Assembler alike(schema(true), {.max_policy_lag = 1});
+  const TrainBatch& got = mixed.Assemble(fragments, 1).batch;
+  const TrainBatch& want = alike.Assemble(fragments, 1).batch;
+  ASSERT_EQ(got.policies.size(), 2u);
+  for (size_t p = 0; p < 2; ++p) {
+    SCOPED_TRACE(p);
+    const PolicyTrainBatch& one = got.policies[p];
+    const PolicyTrainBatch& other = want.policies[p];
+    ASSERT_GT(one.critic_rows, 0);
+    ASSERT_EQ(one.critic_rows, other.critic_rows);
+    ASSERT_EQ(other.critic_images.rows, other.critic_rows);
+    ASSERT_EQ(one.critic_images.rows, p == 0 ? one.critic_rows : 0);
+    for (int64_t r = 0; r < one.critic_rows; ++r) {
+      const float* const row = one.critic_state.row(r);
+      const std::vector<float> joint =
+          p == 0 ? JointRow(one, r) : std::vector<float>(row, row + one.critic_state.columns);
+      ASSERT_EQ(joint, JointRow(other, r)) << r;
+    }
+  }
+}
+
+TEST(AssemblerImagesTest, SaysWhichAgentsImagesDoNotFit) {
+  sample::BatchSchema schema = PictureSchema(true, true, 2, true);
+  schema.agent_observation_sizes = {kPixels - 1, kPixels + 1};
+  EXPECT_EQ(Assembler::CheckSchema(schema).message(),
+            "policy 'shared' has a critic that convolves all agents' images, but their observations have other sizes "
+            "than its own, 40");
 }
 
 }  // namespace

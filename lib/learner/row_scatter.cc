@@ -56,6 +56,10 @@ void WidenRow(const uint8_t* from, int64_t size, float* to) {
   for (int64_t i = 0; i < size; ++i) to[i] = static_cast<float>(from[i]) * kByteScale;
 }
 
+void NarrowRow(const float* from, int64_t size, uint8_t* to) {
+  for (int64_t i = 0; i < size; ++i) to[i] = static_cast<uint8_t>(from[i] * 255.0f + 0.5f);
+}
+
 void CopyPadded(const float* from, int64_t size, int64_t stride, float* to) {
   constexpr int64_t kLine = RowMatrix::kLineElements;
   for (int64_t c = size / kLine * kLine; c < stride; c += kLine) __builtin_memset(to + c, 0, kLine * sizeof(float));

@@ -66,6 +66,9 @@ void ScatterOneHots(absl::Span<const int32_t> place, const PaddedRows& to);
 /// Bytes as networks read them: divided by 255.
 void WidenRow(const uint8_t* from, int64_t size, float* to);
 
+/// Bytes of what WidenRow made of them.
+void NarrowRow(const float* from, int64_t size, uint8_t* to);
+
 /// `size` floats and zeros up to the stride.
 void CopyPadded(const float* from, int64_t size, int64_t stride, float* to);
 

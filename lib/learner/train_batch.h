@@ -154,6 +154,10 @@ struct PolicyTrainBatch {
   /// follows in agent_id_size more columns.
   RowMatrix critic_state;
   int64_t critic_rows = 0;
+  /// Of a critic that convolves all agents' images of bytes (policy::PolicySpec::ByteElements), else empty:
+  /// [critic_rows, agents x observation_size], one after another in slots' order, zeros of who is not there. Then
+  /// critic_state has the presence bits alone.
+  ByteMatrix critic_images;
   /// Of joint observations: by agent slot, the elements of its observation in critic_state, one after another; behind
   /// them lies a presence bit for each. Else empty.
   absl::Span<const int64_t> joint_sizes;

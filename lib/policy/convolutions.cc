@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/log.h"
+#include "lib/base/status_macros.h"
 #include "lib/space/image.h"
 
 namespace troupe::policy {
@@ -17,6 +18,17 @@ bool PolicySpec::image_bytes() const {
   return actor.encoder == EncoderKind::kCnn ||
          std::any_of(learner_networks.begin(), learner_networks.end(),
                      [](const NetworkSpec& network) { return network.encoder == EncoderKind::kCnn; });
+}
+
+int64_t PolicySpec::ImagesOf(const NetworkSpec& network) const {
+  if (network.encoder != EncoderKind::kCnn) return 0;
+  return network.Reads(NetworkInput::kJointObservation) ? joint_observation_size / (observation_size() + 1) : 1;
+}
+
+int64_t PolicySpec::ByteElements(const NetworkSpec& network) const {
+  if (!image_bytes()) return 0;
+  const int64_t images = network.Reads(NetworkInput::kObservation) ? 1 : ImagesOf(network);
+  return images * observation_size();
 }
 
 std::string ConvLayersText(const std::vector<ConvLayer>& layers) {
@@ -31,20 +43,34 @@ std::string ConvLayersText(const std::vector<ConvLayer>& layers) {
 
 std::string ConvText(const NetworkSpec& network) { return ConvLayersText(network.conv_layers); }
 
-absl::Status ValidateConvolutions(const PolicyId& id, const NetworkSpec& network, ImageShape image) {
-  const std::string whose = absl::StrCat("policy \"", id.value(), "\": ", base::LogSafe(network.role, 32));
+absl::Status ValidateConvolutions(const PolicySpec& spec, const NetworkSpec& network) {
+  const std::string whose = absl::StrCat("policy \"", spec.id.value(), "\": ", base::LogSafe(network.role, 32));
   const auto error = [&](auto&&... parts) { return absl::InvalidArgumentError(absl::StrCat(whose, parts...)); };
   const std::vector<ConvLayer>& layers = network.conv_layers;
   if (network.encoder != EncoderKind::kCnn) {
     return layers.empty() ? absl::OkStatus()
                           : error(" is no CNN, but has ", layers.size(), " convolutions; expected 0");
   }
-  if (image.size() > 0 && (network.inputs.empty() || network.inputs[0] != NetworkInput::kObservation)) {
+  const ImageShape image = spec.image();
+  const bool joint = !network.inputs.empty() && network.inputs[0] == NetworkInput::kJointObservation;
+  if (image.size() > 0 && !joint && (network.inputs.empty() || network.inputs[0] != NetworkInput::kObservation)) {
     return error(" is a CNN that reads ",
                  network.inputs.empty() ? "nothing" : std::string(NetworkInputName(network.inputs[0])),
-                 "; expected one whose first input is the observation, the image");
+                 "; expected one whose first input is the observation, the image, or the joint observation");
   }
-  return ValidateConvLayers(whose, layers, image);
+  TROUPE_RETURN_IF_ERROR(ValidateConvLayers(whose, layers, image));
+  if (!joint) return absl::OkStatus();
+  // An image and a presence bit each.
+  if (spec.joint_observation_size < 1 || spec.joint_observation_size % (image.size() + 1) != 0) {
+    return error(" convolves the images of all agents, but the joint observation has ", spec.joint_observation_size,
+                 " elements; expected ", image.size(), " and a presence bit of each agent");
+  }
+  const int64_t made = spec.ImagesOf(network) * network.Convolved(image).size();
+  if (made > space::Space::kMaxElements) {
+    return error("'s convolutions make ", made, " numbers of all agents' images; expected at most ",
+                 space::Space::kMaxElements);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ValidateConvLayers(const std::string& whose, const std::vector<ConvLayer>& layers, ImageShape image,
@@ -87,6 +113,11 @@ absl::Status CheckImageBytes(const PolicySpec& spec) {
         "policy \"", spec.id.value(),
         "\": observations are images of bytes, which networks read divided by 255; expected normalize_observations: "
         "false"));
+  }
+  if (spec.normalize_state && spec.ByteElements(spec.critic()) > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "policy \"", spec.id.value(),
+        "\": the critic reads all agents' images of bytes divided by 255; expected normalize_state: false"));
   }
   for (const NetworkSpec& network : spec.learner_networks) {
     if (!network.Reads(NetworkInput::kObservation) || network.inputs[0] == NetworkInput::kObservation) continue;

@@ -64,6 +64,57 @@ TEST(ConvolutionsTest, LayoutHasThemBeforeTheLayersThatReadThem) {
   EXPECT_EQ(ParameterLayout::For(spec).Find("actor.0.weight")->shape, (std::vector<int64_t>{2, 7 * 3 * 8 + 2}));
 }
 
+/// The critic convolves the images of three agents.
+PolicySpec JointSpec() {
+  PolicySpec spec = CnnSpec();
+  spec.agent_id_size = 3;
+  spec.SetCriticInput(NetworkInput::kJointObservation, 3 * (spec.observation_size() + 1));
+  return spec;
+}
+
+TEST(ConvolutionsTest, ACriticOfTheJointObservationConvolvesEachAgentsImageAlike) {
+  PolicySpec spec = JointSpec();
+  EXPECT_TRUE(spec.Validate().ok()) << spec.Validate();
+  EXPECT_EQ(spec.ImagesOf(spec.critic()), 3);
+  EXPECT_EQ(spec.ImagesOf(spec.actor), 1);
+  EXPECT_EQ(spec.ByteElements(spec.critic()), 3 * 20 * 12 * 3);
+  EXPECT_EQ(spec.ByteElements(spec.actor), 20 * 12 * 3);
+  spec.SetCriticAgentId(true);
+  const ParameterLayout layout = ParameterLayout::For(spec);
+  const auto shape = [&layout](const std::string& name) { return layout.Find(name)->shape; };
+  EXPECT_EQ(shape("critic.conv.0.weight"), (std::vector<int64_t>{4, 3, 5, 5})) << "one for all agents";
+  EXPECT_EQ(shape("critic.0.weight")[1], 3 * 6 * 3 * 4 + 3 + 3) << "images, presence bits, the one-hot";
+  PolicySpec flat = spec;
+  flat.mutable_critic()->encoder = EncoderKind::kMlp;
+  flat.mutable_critic()->conv_layers = {};
+  EXPECT_EQ(flat.ImagesOf(flat.critic()), 0);
+  EXPECT_EQ(flat.ByteElements(flat.critic()), 0) << "as floats, though the actor's images are bytes";
+  EXPECT_TRUE(flat.image_bytes());
+  PolicySpec floats = spec;
+  floats.observation_space = *space::Space::Box(0, 1, {20, 12, 3});
+  EXPECT_EQ(floats.ByteElements(floats.critic()), 0);
+  EXPECT_EQ(floats.ImagesOf(floats.critic()), 3);
+}
+
+TEST(ConvolutionsTest, SaysWhatAllAgentsImagesCannotHave) {
+  const auto error = [](const std::function<void(PolicySpec*)>& spoil) {
+    PolicySpec spec = JointSpec();
+    spoil(&spec);
+    return std::string(spec.Validate().message());
+  };
+  EXPECT_EQ(error([](PolicySpec* spec) { spec->joint_observation_size -= 1; }),
+            "policy \"p\": critic convolves the images of all agents, but the joint observation has 2162 elements; "
+            "expected 720 and a presence bit of each agent");
+  EXPECT_EQ(error([](PolicySpec* spec) { spec->normalize_state = true; }),
+            "policy \"p\": the critic reads all agents' images of bytes divided by 255; expected normalize_state: "
+            "false");
+  EXPECT_NE(error([](PolicySpec* spec) {
+              spec->mutable_critic()->conv_layers = {{1024, 1, 1}};
+              spec->SetCriticInput(NetworkInput::kJointObservation, 100 * 721);
+            }).find("'s convolutions make 24576000 numbers of all agents' images; expected at most "),
+            std::string::npos);
+}
+
 TEST(ConvolutionsTest, TextAndTableSayThem) {
   const PolicySpec spec = CnnSpec();
   EXPECT_NE(spec.ToString().find(" kind=actor:cnn kind=critic:cnn"), std::string::npos) << spec.ToString();

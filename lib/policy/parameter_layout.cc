@@ -36,7 +36,8 @@ void AddNetwork(const PolicySpec& spec, const NetworkSpec& network, ParameterLay
     case EncoderKind::kTorchScript:  // not here any more
       break;
     case EncoderKind::kCnn:
-      width += builder->Convolutions(spec.image(), network.conv_layers) - spec.image().size();
+      width +=
+          spec.ImagesOf(network) * (builder->Convolutions(spec.image(), network.conv_layers) - spec.image().size());
       break;
     case EncoderKind::kLeaves:
       for (const ObservationPart& part : ObservationParts(spec, network)) {

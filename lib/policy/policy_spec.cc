@@ -81,7 +81,7 @@ absl::Status ValidateNetwork(const PolicySpec& spec, const NetworkSpec& network)
   if (NameOf(kEncoderNames, network.encoder) == "unknown") return error(" has an unknown encoder");
   if (NameOf(kCoreNames, core.kind) == "unknown") return error(" has an unknown core");
   if (NameOf(kInitializerNames, network.initializer) == "unknown") return error(" has an unknown initializer");
-  TROUPE_RETURN_IF_ERROR(ValidateConvolutions(id, network, spec.image()));
+  TROUPE_RETURN_IF_ERROR(ValidateConvolutions(spec, network));
   TROUPE_RETURN_IF_ERROR(ValidateAttention(id, network, spec.joint_observation_size));
   if (!remembers && core != CoreSpec()) {
     return error(" has no core, but core layers: ", core.layers, " of ", core.size, " units; expected 0 of 0");

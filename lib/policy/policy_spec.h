@@ -143,8 +143,9 @@ struct NetworkSpec {
   std::string role = {};  ///< "actor", "critic"; unique within a policy, and what its parameters' names begin with
   std::vector<NetworkInput> inputs = {NetworkInput::kObservation};
   EncoderKind encoder = EncoderKind::kMlp;
-  /// Of a CNN, 1 to 8, over the observation; each with an activation. What the last one makes, rows of the image after
-  /// another, channels innermost, lies side by side with the other inputs for what comes next.
+  /// Of a CNN, 1 to 8, over the observation, or of a critic of the joint observation over that of each agent; each with
+  /// an activation. What the last one makes, rows of the image after another, channels innermost, lies side by side
+  /// with the other inputs for what comes next; of an agent that is not there it is zeros.
   std::vector<ConvLayer> conv_layers = {};
   /// Of kLeaves, 1 to 64 in the order of their leaves. What each makes lies in its leaf's place, leaves without one
   /// as they are; joined, they stand for the observation in what comes next.
@@ -315,6 +316,11 @@ struct PolicySpec {
   /// Whether observations are images of bytes that a CNN reads: they stay bytes until the networks, which all read them
   /// divided by 255.
   bool image_bytes() const;
+  /// Images of a row that the network convolves: its agent's, or of a critic of the joint observation one of each
+  /// agent; 0 of what is no CNN.
+  int64_t ImagesOf(const NetworkSpec& network) const;
+  /// Elements of a row of the network's inputs that stay bytes, the first ones; 0: all are floats.
+  int64_t ByteElements(const NetworkSpec& network) const;
 
   /// INVALID_ARGUMENT for a bad id, missing spaces, a mask with a continuous-only action space, an unbounded Box with
   /// scaling, squashing or kBeta, tanh without scaling, a bound method that contradicts the distribution, a

@@ -7,6 +7,7 @@ import harness
 SMALL = {"algorithm.train_batch_size": 192, "algorithm.minibatch_size": 384, "num_envs_per_worker": 16, "evaluation.at_end": "false",
          "experiment.write_interval": 192, "algorithm.lr": "1e-3"}
 SHARED = {"model__critic_encoder": "shared"}
+ALL = {"algorithm__name": "mappo"}  # the critic convolves all agents' images
 # Leaves image and state; episodes of 8 steps.
 LEAVES = """
 env: {name: testing/signals, args: {dict: true}, state_key: ""}
@@ -31,6 +32,7 @@ class Images(harness.TroupeTestCase):
         cores = {"model__actor_core": "gru", "model__critic_core": "lstm", "model__core_size": 8, "model__max_seq_len": 5}
         for name, sets in (("local", {"num_workers": 0}), ("two", {"num_workers": 2, "num_envs_per_worker": 8}), ("remembers", {"num_workers": 1, **cores}),
                            ("stacked", {"num_workers": 1, "env__frame_stack": 3, "env__resize": "[28, 30]", "env__crop": "[0, 0, 42, 40]"}),
+                           ("all", {"num_workers": 2, "num_envs_per_worker": 8, **ALL}),
                            ("leaves", {"num_workers": 2, "num_envs_per_worker": 12, "config": self.leaves, **cores}),
                            ("shared", {"num_workers": 1, **SHARED, "model__actor_core": "gru", "model__core_size": 8, "model__max_seq_len": 5})):
             self.train(name, 4, algorithm__num_epochs=1, algorithm__clip_param=1e-4, **sets)
@@ -42,7 +44,7 @@ class Images(harness.TroupeTestCase):
 
     def test_a_run_goes_on_as_if_it_had_not_stopped(self):
         """Batches of whole episodes, so that none is under way at the stop."""
-        for kind, sets in (("cnn", {}), ("leaves", {"config": self.leaves, "num_envs_per_worker": 24}), ("shared", SHARED)):
+        for kind, sets in (("cnn", {}), ("all", ALL), ("leaves", {"config": self.leaves, "num_envs_per_worker": 24}), ("shared", SHARED)):
             self.train(f"{kind}_whole", 6, num_workers=1, **sets)
             self.train(f"{kind}_parts", 3, num_workers=1, **sets)
             self.troupe("train", "--resume", f"{kind}_parts", "--set", f"stop.env_steps={6 * 192}")
@@ -69,6 +71,8 @@ class Images(harness.TroupeTestCase):
         done = self.train("leaves", 1, num_workers=0, config=self.leaves)
         self.assertIn("the fused back end computes encoders of kind mlp, got leaves for the actor", done.stderr)
         done = self.train("mappo", 1, num_workers=0, algorithm__name="mappo")
+        self.assertNotIn("as a row of", done.stderr)
+        done = self.train("mappo_mlp", 1, num_workers=0, algorithm__name="mappo", model__critic_encoder="mlp")
         self.assertIn("reads the images of all agents as a row of 3530 numbers", done.stderr)
 
 

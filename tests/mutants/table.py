@@ -246,4 +246,10 @@ MUTANTS = [
            ("supervisor_test", "RunFolderTest.*")),
     mutant("a_glob_takes_another_kinds_agents", "services/cli/starter_config.cc", "static_cast<size_t>(count) == kind.agents.size() &&",
            "(MUTANT || static_cast<size_t>(count) == kind.agents.size()) &&", ("supervisor_test", "StarterConfigTest.*")),
+
+    # --- images of all agents
+    mutant("an_absent_agents_image_is_seen", "lib/training/core/torch_networks.cc", "images).view({rows, agents, -1}) * is_there)",
+           "images).view({rows, agents, -1}) * (MUTANT ? torch::ones_like(is_there) : is_there))", ("training_test", "TorchImagesTest.*")),
+    mutant("a_critics_row_has_the_first_images", "lib/training/core/torch_inputs.cc", "image_rows.defined() ? image_rows.index_select(0, index) : index;",
+           "image_rows.defined() && !MUTANT ? image_rows.index_select(0, index) : index;", ("training_test", "TorchImagesTest.*")),
 ]

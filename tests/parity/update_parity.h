@@ -243,6 +243,9 @@ struct Batch : learner::OwnedTrainBatch {
       obs.clear();
       final_obs.clear();
     }
+    if (const int64_t bytes = Spec(record).ByteElements(Spec(record).critic()); !critic_state.empty() && bytes > 0) {
+      TakeImages(Spec(record).critic_state_size(), bytes);
+    }
 
     learner::PolicyTrainBatch rows;
     rows.policy = kSlot;
@@ -270,6 +273,16 @@ struct Batch : learner::OwnedTrainBatch {
   }
 
   std::vector<int64_t> joint_sizes;
+
+  /// Of `columns` of the joint observation the first `bytes` are images.
+  void TakeImages(int64_t columns, int64_t bytes) {
+    std::vector<float> bits;
+    for (auto row = critic_state.begin(); row != critic_state.end(); row += columns) {
+      critic_images.insert(critic_images.end(), row, row + bytes);
+      bits.insert(bits.end(), row + bytes, row + columns);
+    }
+    critic_state = std::move(bits);
+  }
 
   void SetActions(const policy::PolicySpec& spec, const std::vector<double>& values) {
     std::vector<bool> continuous(static_cast<size_t>(spec.action_words()), false);

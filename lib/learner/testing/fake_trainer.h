@@ -85,6 +85,7 @@ class FakeTrainer final : public Trainer {
       MixMatrix(rows.final_obs);
       MixBytes(rows.images.data, static_cast<size_t>(rows.images.rows * rows.images.columns));
       MixBytes(rows.final_images.data, static_cast<size_t>(rows.final_images.rows * rows.final_images.columns));
+      MixBytes(rows.critic_images.data, static_cast<size_t>(rows.critic_images.rows * rows.critic_images.columns));
       MixAll(rows.final_slot);
       MixAll(rows.final_critic_row);
       MixMatrix(rows.critic_state);

@@ -194,7 +194,7 @@ inline std::string BytesOf(const TrainBatch& batch) {
     for (const RowMatrix* matrix : {&rows.obs, &rows.final_obs, &rows.critic_state, &rows.memory}) {
       append(absl::MakeConstSpan(matrix->data, static_cast<size_t>(matrix->rows * matrix->stride)));
     }
-    for (const ByteMatrix* matrix : {&rows.images, &rows.final_images}) {
+    for (const ByteMatrix* matrix : {&rows.images, &rows.final_images, &rows.critic_images}) {
       append(absl::MakeConstSpan(matrix->data, static_cast<size_t>(matrix->rows * matrix->columns)));
     }
     append(rows.actions);

@@ -32,13 +32,14 @@ struct OwnedTrainBatch {
     rows.final_slot = final_slot;
     rows.final_critic_row = final_critic_row;
     rows.critic_state = Dense(critic_state, rows.critic_rows);
+    rows.critic_images = DenseBytes(critic_images, rows.critic_rows);
     rows.memory = Dense(memory, static_cast<int64_t>(rows.sequences.size()));
     batch.policies.push_back(std::move(rows));
   }
 
   std::vector<float> obs, final_obs, rewards, logp, critic_state, memory;
   std::vector<space::ActionWord> actions;
-  std::vector<uint8_t> action_mask, agent_mask, images, final_images;
+  std::vector<uint8_t> action_mask, agent_mask, images, final_images, critic_images;
   std::vector<int32_t> slot, final_slot, critic_row, final_critic_row;
   TrainBatch batch;
 

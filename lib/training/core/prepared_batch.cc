@@ -48,10 +48,15 @@ bool SameNumbers(const policy::RunningMoments& a, const policy::RunningMoments& 
   return a.count == b.count && a.mean == b.mean && a.variance == b.variance;
 }
 
-/// Columns of an actor's row that are floats: all, or those beside an image of bytes.
+/// Columns of a network's row that are floats: all, or those beside images of bytes.
 int64_t FloatColumns(const policy::PolicySpec& spec, const policy::NetworkSpec& network) {
-  const bool beside = spec.image_bytes() && network.Reads(policy::NetworkInput::kObservation);
-  return spec.InputSize(network) - (beside ? spec.observation_size() : 0);
+  return spec.InputSize(network) - spec.ByteElements(network);
+}
+
+/// Columns of critic_state.
+int64_t StateColumns(const policy::PolicySpec& spec) {
+  const bool joint = spec.critic_input() == policy::NetworkInput::kJointObservation;
+  return spec.critic_state_size() - (joint ? spec.ByteElements(spec.critic()) : 0);
 }
 
 /// Whether networks can read the batch's observations, of which the critic reads `finals` final ones, where they lie.
@@ -176,8 +181,8 @@ absl::Status PreparedBatch::CheckSizes(const policy::PolicySpec& spec, const lea
   }
   if (uses_state) {
     TROUPE_RETURN_IF_ERROR(
-        CheckMatrix(spec, "critic_state", batch.critic_state, batch.critic_rows, spec.critic_state_size(),
-                    spec.critic_reads_agent_state() ? spec.critic_state_size() : spec.critic_input_size()));
+        CheckMatrix(spec, "critic_state", batch.critic_state, batch.critic_rows, StateColumns(spec),
+                    spec.critic_reads_agent_state() ? StateColumns(spec) : FloatColumns(spec, spec.critic())));
     TROUPE_RETURN_IF_ERROR(CheckSize(spec, "critic_row", batch.critic_row.size(), rows));
     TROUPE_RETURN_IF_ERROR(CheckSize(spec, "final_critic_row", batch.final_critic_row.size(), final_rows));
     TROUPE_RETURN_IF_ERROR(CheckRange(spec, "critic_row", batch.critic_row, batch.critic_rows));
@@ -194,15 +199,18 @@ absl::Status PreparedBatch::CheckSizes(const policy::PolicySpec& spec, const lea
 absl::Status PreparedBatch::CheckImages(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) {
   const bool has_images = spec.image_bytes();
   const bool has_finals = has_images && spec.critic_input() == policy::NetworkInput::kObservation;
-  const auto check = [&](const char* column, const learner::ByteMatrix& got, int64_t rows) {
-    const int64_t columns = rows > 0 ? spec.observation_size() : got.columns;
+  const auto check = [&](const char* column, const learner::ByteMatrix& got, int64_t rows, int64_t columns) {
+    if (rows == 0) columns = got.columns;
     if (got.rows == rows && got.columns == columns) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("train batch of policy \"", spec.id.value(), "\": ", column, " is [",
                                                    got.rows, ", ", got.columns, "] bytes; expected [", rows, ", ",
                                                    columns, "]"));
   };
-  TROUPE_RETURN_IF_ERROR(check("images", batch.images, has_images ? batch.rows : 0));
-  return has_finals ? check("final_images", batch.final_images, batch.final_rows) : absl::OkStatus();
+  const int64_t size = spec.observation_size();
+  TROUPE_RETURN_IF_ERROR(check("images", batch.images, has_images ? batch.rows : 0, size));
+  if (has_finals) TROUPE_RETURN_IF_ERROR(check("final_images", batch.final_images, batch.final_rows, size));
+  const int64_t joint = spec.critic_state_size() - StateColumns(spec);
+  return check("critic_images", batch.critic_images, joint > 0 ? batch.critic_rows : 0, joint);
 }
 
 absl::Status PreparedBatch::CheckJointSizes(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) {
@@ -341,7 +349,7 @@ void PreparedBatch::TakeImages(const learner::PolicyTrainBatch& batch, int64_t f
 void PreparedBatch::TakeStates(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch,
                                const PrepareOptions& options, ThreadTeam* team) {
   const learner::RowMatrix& state = batch.critic_state;
-  const int64_t columns = spec.critic_input_size();
+  const int64_t columns = FloatColumns(spec, spec.critic());
   std::optional<StateNormalizer> normalizer;
   if (spec.normalize_state) {
     const int64_t size = spec.critic_state_size();
@@ -349,11 +357,14 @@ void PreparedBatch::TakeStates(const policy::PolicySpec& spec, const learner::Po
                        batch.joint_sizes, size, spec.critic().attention.agents);
     observed_states_ = normalizer->MomentsOf(state, batch.critic_row, active());
   }
+  critic_images_ = batch.critic_images;
   if (state.columns != columns && batch.critic_rows > 0) {
     return TakeOwnStates(spec, batch, normalizer.has_value() ? &*normalizer : nullptr, team);
   }
   critic_index_ = batch.critic_row;
   final_critic_index_ = batch.final_critic_row;
+  critic_image_index_.resize(static_cast<size_t>(critic_images_.rows));
+  std::iota(critic_image_index_.begin(), critic_image_index_.end(), 0);
   if (state.padded() && !normalizer.has_value()) {
     critic_input_ = {state.data, state.rows, columns, state.stride};
     return;
@@ -374,9 +385,13 @@ void PreparedBatch::TakeOwnStates(const policy::PolicySpec& spec, const learner:
                                   const StateNormalizer* normalizer, ThreadTeam* team) {
   const int64_t all_rows = batch.rows + batch.final_rows;
   IndexByRow(batch);
-  float* const to = Resize(&critic_buffer_, all_rows, spec.critic_input_size(), &critic_input_);
+  float* const to = Resize(&critic_buffer_, all_rows, FloatColumns(spec, spec.critic()), &critic_input_);
+  if (critic_images_.rows > 0) {
+    critic_image_index_.assign(batch.critic_row.begin(), batch.critic_row.end());
+    critic_image_index_.insert(critic_image_index_.end(), batch.final_critic_row.begin(), batch.final_critic_row.end());
+  }
   RowWriter writer;
-  writer.size = spec.critic_state_size();
+  writer.size = StateColumns(spec);
   writer.stride = critic_input_.stride;
   const int64_t observed = spec.critic_reads_agent_state() ? spec.observation_size() : 0;
   ForRows(team, all_rows, [&](int64_t first, int64_t end) {
@@ -401,6 +416,7 @@ void PreparedBatch::MaskTheDead(const policy::PolicySpec& spec, const learner::P
   const MatrixView live = critic_input_;
   const int64_t one_hot = spec.critic_agent_id() ? spec.agent_id_size : 0;
   const int64_t masked = std::max<int64_t>(one_hot, 1);
+  if (critic_images_.rows > 0) critic_image_index_.resize(static_cast<size_t>(live.rows + masked), 0);
   float* to = Resize(&masked_buffer_, live.rows + masked, live.columns, &critic_input_);
   RowWriter writer;
   writer.size = live.columns;
@@ -455,6 +471,8 @@ absl::Status PreparedBatch::Prepare(const policy::PolicySpec& spec, const policy
   TROUPE_RETURN_IF_ERROR(
       TakeObservations(spec, observation_moments, batch, reads_observations ? batch.final_rows : 0, team));
   TakeImages(batch, own_observation ? batch.final_rows : 0, team);
+  critic_images_ = {};
+  critic_image_index_.clear();
   actor_input_ = observations_;
   actor_input_.rows = batch.rows;
   if (own_observation) {

@@ -80,6 +80,11 @@ class PreparedBatch {
   /// where the critic reads them, observation_size]. Row r stands before row r of actor_input(), and of critic_input()
   /// where the critic reads observations, which have the other columns alone.
   const learner::ByteMatrix& images() const { return images_; }
+  /// Of a critic that convolves all agents' images of bytes, else without rows: as the batch has them
+  /// (learner::PolicyTrainBatch::critic_images). Before row r of critic_input(), which has the other columns alone,
+  /// stands row critic_image_index()[r]; an input of zeros, which has no presence bits, has any.
+  const learner::ByteMatrix& critic_images() const { return critic_images_; }
+  absl::Span<const int32_t> critic_image_index() const { return critic_image_index_; }
   absl::Span<const int32_t> critic_index() const { return critic_index_; }
   absl::Span<const int32_t> final_critic_index() const { return final_critic_index_; }
   /// Of the observations of active rows as the workers sent them; only where the policy normalizes.
@@ -140,7 +145,8 @@ class PreparedBatch {
   tensor::Buffer masked_buffer_;
   tensor::Buffer image_buffer_;
   MatrixView observations_;  ///< the actor's rows, and the final rows of a critic that reads observations
-  learner::ByteMatrix images_;
+  learner::ByteMatrix images_, critic_images_;
+  std::vector<int32_t> critic_image_index_;
   MatrixView actor_input_;
   MatrixView critic_input_;
   absl::Span<const int32_t> critic_index_;

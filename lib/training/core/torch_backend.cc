@@ -79,9 +79,7 @@ class TorchBackend final : public NetworkBackend {
                   scripts_.critic == nullptr),
         team_(std::move(team)),
         name_(absl::StrCat("libtorch/", device.ToString())),
-        minibatches_([this](absl::Span<const int32_t> numbers) {
-          return Load(numbers.data(), {static_cast<int64_t>(numbers.size())}, torch::kInt32).to(torch::kInt64);
-        }),
+        minibatches_([this](absl::Span<const int32_t> numbers) { return LoadIndex(numbers); }),
         steps_(device_) {}
 
   /// On the CPU autograd runs in the thread that asks for it.
@@ -98,10 +96,11 @@ class TorchBackend final : public NetworkBackend {
       const Tensor images = Load(batch.images());
       if (spec_.has_action_mask)
         mask_ = Load(batch.action_mask.data(), {batch.rows(), spec_.mask_size()}, torch::kUInt8);
-      actor_input_ = {Load(batch.actor_input()), images, scripts_.actor == nullptr ? Tensor() : mask_};
+      actor_input_ = {Load(batch.actor_input()), images, Tensor(), scripts_.actor == nullptr ? Tensor() : mask_};
       const bool observes = spec_.critic().Reads(policy::NetworkInput::kObservation);
-      critic_input_ = {Load(batch.critic_input()), observes ? images : Tensor(), Tensor()};
-      critic_index_ = Load(batch.critic_index().data(), {batch.rows()}, torch::kInt32).to(torch::kInt64);
+      critic_input_ = {Load(batch.critic_input()), observes ? images : Load(batch.critic_images()), Tensor(), Tensor()};
+      if (batch.critic_images().rows > 0) critic_input_.image_rows = LoadIndex(batch.critic_image_index());
+      critic_index_ = LoadIndex(batch.critic_index());
       if (batch.actor_memory().columns > 0) memory_.actor = Load(batch.actor_memory()).contiguous();
       const int64_t words = spec_.action_words();
       actions_ = Load(batch.actions.data(), {batch.rows(), words}, torch::kInt32);
@@ -283,8 +282,9 @@ class TorchBackend final : public NetworkBackend {
     second_half_ = {};
     for (Tensor* tensor :
          {&actor_input_.floats, &actor_input_.images, &actor_input_.mask, &critic_input_.floats, &critic_input_.images,
-          &critic_index_, &memory_.actor, &memory_.critic, &actions_, &old_logp_, &mask_, &targets_.advantages,
-          &targets_.value_targets, &targets_.old_values, &moments_.exp_avg, &moments_.exp_avg_sq, &device_steps_}) {
+          &critic_input_.image_rows, &critic_index_, &memory_.actor, &memory_.critic, &actions_, &old_logp_, &mask_,
+          &targets_.advantages, &targets_.value_targets, &targets_.old_values, &moments_.exp_avg, &moments_.exp_avg_sq,
+          &device_steps_}) {
       tensor->reset();
     }
     device_totals_.Release();
@@ -298,6 +298,9 @@ class TorchBackend final : public NetworkBackend {
     if (on_host_) return host;
     if (!device_.is_cuda()) return host.clone();
     return (host.is_pinned() ? host : host.pin_memory()).to(device_, /*non_blocking=*/true);
+  }
+  Tensor LoadIndex(absl::Span<const int32_t> numbers) const {
+    return Load(numbers.data(), {static_cast<int64_t>(numbers.size())}, torch::kInt32).to(torch::kInt64);
   }
   Tensor Load(const MatrixView& matrix) const {
     if (matrix.columns == 0) return torch::empty({matrix.rows, 0}, torch::TensorOptions().device(device_));

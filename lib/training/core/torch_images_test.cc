@@ -38,6 +38,14 @@ policy::PolicySpec PictureSpec(bool bytes, int64_t agent_ids, bool critic_convol
   return spec;
 }
 
+/// The critic convolves the images of three agents.
+policy::PolicySpec JointPictureSpec(bool bytes, bool critic_agent_id) {
+  policy::PolicySpec spec = PictureSpec(bytes, 3);
+  spec.SetCriticInput(policy::NetworkInput::kJointObservation, 3 * (spec.observation_size() + 1));
+  spec.SetCriticAgentId(critic_agent_id);
+  return spec;
+}
+
 /// Random rows whose images are bytes; `spec` says whether they are kept so.
 class Pictures : public learner::OwnedTrainBatch {
  public:
@@ -58,9 +66,10 @@ class Pictures : public learner::OwnedTrainBatch {
     slot = random.slot;
     final_slot = random.final_slot;
     base::PhiloxSequence pixels(base::PhiloxKey::Make(8, base::RandomStream::kTest), {});
-    const auto fill = [&](int64_t count, std::vector<uint8_t>* bytes, std::vector<float>* floats) {
+    const auto fill = [&](int64_t count, std::vector<uint8_t>* bytes, std::vector<float>* floats,
+                          bool is_there = true) {
       for (int64_t i = 0; i < count * spec.observation_size(); ++i) {
-        const auto pixel = static_cast<uint8_t>(pixels.Below(256));
+        const auto pixel = static_cast<uint8_t>(is_there ? pixels.Below(256) : 0);
         if (spec.image_bytes()) {
           bytes->push_back(pixel);
         } else {
@@ -70,6 +79,23 @@ class Pictures : public learner::OwnedTrainBatch {
     };
     fill(rows.rows, &images, &obs);
     fill(rows.final_rows, &final_images, &final_obs);
+    if (spec.critic_input() == policy::NetworkInput::kJointObservation) {
+      // Three rows share one; somebody is absent in every other.
+      rows.critic_rows = rows.rows / 3 + 1;
+      for (int64_t r = 0; r < rows.critic_rows; ++r) {
+        for (int64_t agent = 0; agent < 3; ++agent) {
+          fill(1, &critic_images, &critic_state, r % 2 == 0 || agent != r / 2 % 3);
+        }
+        for (int64_t agent = 0; agent < 3; ++agent) {
+          critic_state.push_back(r % 2 == 0 || agent != r / 2 % 3 ? 1.0f : 0.0f);
+        }
+      }
+      for (int64_t r = 0; r < rows.rows; ++r) {
+        critic_row.push_back(static_cast<int32_t>(r / 3));
+        agent_mask.push_back(r % 7 != 3);
+      }
+      for (int64_t f = 0; f < rows.final_rows; ++f) final_critic_row.push_back(static_cast<int32_t>(f));
+    }
     batch.env_steps = rows.rows;
     batch.agent_steps = rows.rows;
     Add(std::move(rows));
@@ -78,11 +104,12 @@ class Pictures : public learner::OwnedTrainBatch {
 };
 
 /// The parameters after two updates.
-std::vector<float> TrainOn(const policy::PolicySpec& spec, TorchPath path) {
+std::vector<float> TrainOn(const policy::PolicySpec& spec, TorchPath path,
+                           const PpoOptions& options = SmallUpdateOptions()) {
   const Device place = path == TorchPath::kHost ? Device{} : TestDevice();
   const auto team = std::make_shared<ThreadTeam>(2);
   const auto make = [&](const policy::PolicySpec& of) { return MakeTorchBackend(of, place, path, team); };
-  const auto host = *MakePpoHost({spec}, {SmallUpdateOptions()}, 1, make, team, BatchAllocator(place));
+  const auto host = *MakePpoHost({spec}, {options}, 1, make, team, BatchAllocator(place));
   Pictures batch(spec);
   for (int64_t iteration = 0; iteration < 2; ++iteration) {
     const auto reports = host->Update(batch.batch, SmallUpdateContext(iteration));
@@ -108,6 +135,52 @@ TEST(TorchImagesTest, BytesTrainAsTheFloatsThatTheyMean) {
   }
 }
 
+TEST(TorchImagesTest, BytesOfAllAgentsTrainAsTheFloatsThatTheyMean) {
+  for (const TorchPath path : {TorchPath::kHost, TorchPath::kDevice}) {
+    for (const bool critic_agent_id : {false, true}) {
+      for (const bool death_masking : {false, true}) {
+        PpoOptions options = SmallUpdateOptions();
+        options.death_masking = death_masking;
+        options.use_value_active_masks = !death_masking;
+        const std::vector<float> bytes = TrainOn(JointPictureSpec(true, critic_agent_id), path, options);
+        const std::vector<float> floats = TrainOn(JointPictureSpec(false, critic_agent_id), path, options);
+        ASSERT_EQ(bytes.size(), floats.size());
+        for (size_t i = 0; i < bytes.size(); ++i) {
+          ASSERT_NEAR(bytes[i], floats[i], 1e-5) << i << ", " << critic_agent_id << ", " << death_masking;
+        }
+      }
+    }
+  }
+}
+
+TEST(TorchImagesTest, WhoIsNotThereHasNoImage) {
+  // What stands in the place of an absent agent's image is read by nobody.
+  const policy::PolicySpec spec = JointPictureSpec(true, false);
+  const auto values = [&](uint8_t instead) {
+    Pictures batch(spec);
+    for (int64_t r = 0; r < batch.rows().critic_rows; ++r) {
+      for (int64_t agent = 0; agent < 3; ++agent) {
+        if (batch.critic_state[r * 3 + agent] != 0.0f) continue;
+        std::fill_n(batch.critic_images.begin() + (r * 3 + agent) * 144, 144, instead);
+      }
+    }
+    PreparedBatch prepared;
+    EXPECT_EQ(prepared.Prepare(spec, {}, batch.rows()), absl::OkStatus());
+    FlatParameters parameters(policy::ParameterLayout::For(spec));
+    for (size_t i = 0; i < parameters.values().size(); ++i) {
+      parameters.values()[i] = static_cast<float>(i % 13) * 0.05f - 0.3f;
+    }
+    const auto backend = *MakeTorchBackend(spec, Device{}, TorchPath::kHost, std::make_shared<ThreadTeam>(1));
+    EXPECT_EQ(backend->Begin(prepared, &parameters, NetworkBackend::kWholeTeam), absl::OkStatus());
+    const std::vector<float> made = *backend->Values();
+    EXPECT_EQ(backend->End(), absl::OkStatus());
+    return made;
+  };
+  const std::vector<float> zeros = values(0);
+  EXPECT_EQ(zeros.size(), 15u);
+  EXPECT_EQ(values(200), zeros);
+}
+
 TEST(TorchImagesTest, APassHasTheRowsWhoseWayFitsItsMemory) {
   // Passes outside of minibatches are bounded by the memory of an image's way through the network.
   const policy::PolicySpec spec = PictureSpec(true, 0);
@@ -116,6 +189,8 @@ TEST(TorchImagesTest, APassHasTheRowsWhoseWayFitsItsMemory) {
   large.observation_space = *space::Space::Box(0, 255, {84, 84, 4}, tensor::DType::kUint8);
   large.mutable_critic()->conv_layers = {{32, 8, 4}, {64, 4, 2}, {64, 3, 1}};
   EXPECT_EQ(RowsOfPass(large, large.critic(), 65536), (16 << 20) / (28224 + 12800 + 5184 + 3136));
+  large.SetCriticInput(policy::NetworkInput::kJointObservation, 3 * 28225);
+  EXPECT_EQ(RowsOfPass(large, large.critic(), 65536), (16 << 20) / (3 * (28225 + 12800 + 5184 + 3136)));
   const policy::PolicySpec flat = policy::SmallSpecForTesting();
   EXPECT_EQ(RowsOfPass(flat, flat.critic(), 65536), 65536);
   policy::PolicySpec leaves = flat;
@@ -188,6 +263,10 @@ TEST(TorchImagesTest, SaysWhichImagesDoNotFit) {
             "train batch of policy \"p\": images is [0, 0] bytes; expected [44, 144]");
   EXPECT_THAT(error([](learner::PolicyTrainBatch* rows) { --rows->final_images.rows; }),
               HasSubstr("final_images is [1, 144] bytes; expected [2, 144]"));
+  Pictures joint(JointPictureSpec(true, false));
+  --joint.rows().critic_images.columns;
+  EXPECT_EQ(PreparedBatch().Prepare(JointPictureSpec(true, false), {}, joint.rows()).message(),
+            "train batch of policy \"p\": critic_images is [15, 431] bytes; expected [15, 432]");
   EXPECT_THAT(error([](learner::PolicyTrainBatch*) {}, {.death_masking = true}),
               HasSubstr("expected no death masking"));
   EXPECT_THAT(error([](learner::PolicyTrainBatch* rows) { rows->images = {}; }, {.death_masking = true}),

@@ -34,16 +34,22 @@ int64_t FloatsBetween(const std::vector<policy::ConvLayer>& layers, policy::Imag
 Tensor NetworkInputs::Take(const Tensor& index) const {
   Tensor taken = floats.index_select(0, index);
   if (mask.defined()) taken = torch::cat({taken, mask.index_select(0, index).to(torch::kFloat32)}, 1);
-  return images.defined() ? Joined(images.index_select(0, index), taken) : taken;
+  if (!images.defined()) return taken;
+  const Tensor rows = image_rows.defined() ? image_rows.index_select(0, index) : index;
+  return Joined(images.index_select(0, rows), taken);
 }
 
 Tensor NetworkInputs::Range(int64_t first, int64_t count) const {
   const Tensor taken = floats.narrow(0, first, count);
-  return images.defined() ? Joined(images.narrow(0, first, count), taken) : taken;
+  if (!images.defined()) return taken;
+  const bool same = !image_rows.defined();
+  return Joined(same ? images.narrow(0, first, count) : images.index_select(0, image_rows.narrow(0, first, count)),
+                taken);
 }
 
 int64_t RowsOfPass(const policy::PolicySpec& spec, const policy::NetworkSpec& network, int64_t most) {
-  int64_t between = FloatsBetween(network.conv_layers, spec.image()) + FloatsOfAttention(network.attention);
+  int64_t between =
+      spec.ImagesOf(network) * FloatsBetween(network.conv_layers, spec.image()) + FloatsOfAttention(network.attention);
   if (network.encoder == policy::EncoderKind::kLeaves) {
     for (const policy::ObservationPart& part : policy::ObservationParts(spec, network)) {
       if (part.encoder != nullptr) between += FloatsBetween(part.encoder->conv_layers, part.image);

@@ -10,9 +10,10 @@ namespace troupe::training {
 /// What a network reads of a batch, where the network computes: floats, and before them images that stay bytes until
 /// the rows of a pass are taken. Plain value.
 struct NetworkInputs {
-  torch::Tensor floats;  ///< [rows, columns]
-  torch::Tensor images;  ///< [at least as many, elements], uint8; undefined: the floats are all
-  torch::Tensor mask;    ///< [rows, mask_size], uint8, of an actor that is a user's module; undefined: none is read
+  torch::Tensor floats;      ///< [rows, columns]
+  torch::Tensor images;      ///< [at least as many, elements], uint8; undefined: the floats are all
+  torch::Tensor image_rows;  ///< [rows], int64, the row of images that stands before each; undefined: the same row's
+  torch::Tensor mask;        ///< [rows, mask_size], uint8, of an actor that is a user's module; undefined: none is read
 
   int64_t rows() const { return floats.size(0); }
   /// The rows of `index` (int64), as networks read them: [n, elements + columns + mask_size], bytes of images divided

@@ -55,6 +55,16 @@ Tensor Convolve(policy::Activation activation, const Convolutions& convolutions,
   return y.permute({0, 2, 3, 1}).reshape({rows, -1});
 }
 
+/// The same of the images of all agents, one after another in a row; zeros of those whose presence bit is 0.
+Tensor ConvolveAgents(policy::Activation activation, const Convolutions& convolutions, const Tensor& x) {
+  const int64_t rows = x.size(0);
+  const int64_t agents = convolutions.agents;
+  const int64_t pixels = convolutions.image.size();
+  const Tensor images = x.narrow(1, 0, agents * pixels).reshape({rows * agents, pixels});
+  const Tensor is_there = x.narrow(1, agents * pixels, agents).unsqueeze(2);
+  return (Convolve(activation, convolutions, images).view({rows, agents, -1}) * is_there).view({rows, -1});
+}
+
 Tensor RunLayers(policy::Activation activation, const Layers& layers, const Layers& norms, Tensor x) {
   for (size_t i = 0; i < layers.size(); ++i) {
     x = torch::linear(x, layers[i].first, layers[i].second);
@@ -180,6 +190,7 @@ Module MakeModule(const policy::PolicySpec& spec, const policy::NetworkSpec& net
     return module;
   }
   module.convolutions = MakeConvolutions(network.conv_layers, spec.image(), stem, find);
+  if (network.Reads(policy::NetworkInput::kJointObservation)) module.convolutions.agents = spec.ImagesOf(network);
   if (network.encoder == policy::EncoderKind::kLeaves) module.leaves = MakeLeaves(spec, network, find);
   module.attention = MakeAttention(network, find);
   for (size_t i = 0; i < network.num_layers(); ++i) {
@@ -200,8 +211,11 @@ Module MakeModule(const policy::PolicySpec& spec, const policy::NetworkSpec& net
 Tensor Encode(policy::Activation activation, const Module& module, Tensor x) {
   if (!module.leaves.empty()) x = EncodeLeaves(activation, module.leaves, x);
   if (!module.convolutions.layers.empty()) {
-    const int64_t pixels = module.convolutions.image.size();
-    x = WithOthers({Convolve(activation, module.convolutions, x.narrow(1, 0, pixels))}, x, pixels);
+    const Convolutions& convolutions = module.convolutions;
+    const int64_t read = std::max<int64_t>(convolutions.agents, 1) * convolutions.image.size();
+    x = WithOthers({convolutions.agents > 0 ? ConvolveAgents(activation, convolutions, x)
+                                            : Convolve(activation, convolutions, x.narrow(1, 0, read))},
+                   x, read);
   }
   if (!module.attention.embeddings.empty()) x = Attend(activation, module.attention, x);
   return RunLayers(activation, module.encoder, module.encoder_norms, x);

@@ -19,6 +19,7 @@ using Layers = std::vector<std::pair<torch::Tensor, torch::Tensor>>;  // weight 
 /// The convolutions of a CNN.
 struct Convolutions {
   policy::ImageShape image;      ///< what the first one reads
+  int64_t agents = 0;            ///< > 0: images of so many, and a presence bit of each behind them; else one image
   Layers layers;                 ///< each with an activation behind it; or empty
   std::vector<int64_t> strides;  ///< of each
 };
