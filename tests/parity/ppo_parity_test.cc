@@ -74,7 +74,7 @@ const json& DistributionRecord() {
 
 /// Of each record: what it has, which is read when tests run.
 constexpr size_t kPpoCases = 3;
-constexpr size_t kConvolutionCases = 4;
+constexpr size_t kConvolutionCases = 7;
 constexpr size_t kLeafCases = 4;
 constexpr size_t kRecurrentCases = 4;
 constexpr size_t kDistributionCases = 6;
