@@ -52,6 +52,10 @@ class Canvas {
   /// printable ASCII may be shown otherwise.
   virtual void Text(Point at, std::string_view text, Color color) = 0;
 
+  /// A picture that the environment has made itself, between two corners: [height, width, 3] bytes, red first, the top
+  /// row first. Nothing for sides below 1 or another number of bytes.
+  virtual void Image(Point low, Point high, int width, int height, absl::Span<const uint8_t> rgb) = 0;
+
   /// Filled, with sides along the axes.
   void Rectangle(Point low, Point high, Color color) {
     const Point corners[] = {low, {high.x, low.y}, high, {low.x, high.y}};

@@ -39,7 +39,8 @@ pid_t LeftBehind(const std::string& log) {
 class ForkServerTest : public ::testing::Test {
  protected:
   static ProcessOrder Order(const std::string& name, nlohmann::json args = nlohmann::json::object()) {
-    return *ProcessOrder::Make(Options(1), {{"name", name}, {"args", std::move(args)}, {"global_state", true}});
+    return *ProcessOrder::Make(Options(1),
+                               {{"name", name}, {"args", std::move(args)}, {"global_state", true}, {"draws", false}});
   }
   /// Starts one for an environment of `module` and waits until it knows what it is.
   ForkServer::State Start(const std::string& module) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
+#include "lib/env/canvas.h"
 
 namespace troupe::envhost {
 
@@ -91,6 +92,29 @@ absl::Status HostEnv::ReadError() {
   const bool raised = slot_.block->status == static_cast<uint32_t>(AnswerStatus::kFailed);
   (raised ? counters.exceptions : counters.bad_outputs).fetch_add(1, std::memory_order_relaxed);
   return ErrorOf(*slot_.block, is_step_ ? "step: " : "reset: ");
+}
+
+absl::Status HostEnv::Draw(env::Canvas& canvas) const {
+  if (!layout_.draws) {
+    return absl::UnimplementedError(absl::StrCat(spec().name, " was made without what it takes to draw it"));
+  }
+  if (process_ == nullptr || process_->dead()) return absl::UnavailableError("its Python process ended");
+  // The first picture may open a library and its fonts.
+  TROUPE_ASSIGN_OR_RETURN(const HostProcess::Ticket ticket,
+                          process_->Post(slot_, RequestKind::kPicture, /*makes=*/true));
+  TROUPE_RETURN_IF_ERROR(process_->Await(ticket));
+  if (slot_.block->status != static_cast<uint32_t>(AnswerStatus::kOk)) return ErrorOf(*slot_.block, "render: ");
+  const uint32_t height = At<uint32_t>(layout_.picture)[0];
+  const uint32_t width = At<uint32_t>(layout_.picture)[1];
+  if (height < 1 || width < 1 || height > kMostPictureBytes || uint64_t{height} * width * 3 > kMostPictureBytes) {
+    return absl::InternalError(absl::StrCat("render: a picture of ", height, " x ", width, "; expected at most ",
+                                            kMostPictureBytes, " bytes"));
+  }
+  const absl::Span<const uint8_t> rgb(At<uint8_t>(layout_.picture + kPictureHead), size_t{height} * width * 3);
+  canvas.View(0, 0, width, height);
+  canvas.Image({0, 0}, {static_cast<double>(width), static_cast<double>(height)}, static_cast<int>(width),
+               static_cast<int>(height), rgb);
+  return absl::OkStatus();
 }
 
 void HostEnv::ReadAnswer(env::StepWriter& out) const {

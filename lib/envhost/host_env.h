@@ -28,6 +28,10 @@ class HostEnv final : public env::MultiAgentEnv {
   absl::Status Reset(const env::EpisodeSeed& seed, env::StepWriter& out) override;
   absl::Status Step(env::ActionRows actions, env::StepWriter& out) override;
 
+  /// What the environment's render() answers. UNIMPLEMENTED unless HostOptions::draws; INTERNAL where it raises or
+  /// answers something else; as Step where its process ends.
+  absl::Status Draw(env::Canvas& canvas) const override;
+
   bool runs_elsewhere() const override { return true; }
   absl::Status StartReset(const env::EpisodeSeed& seed) override;
   absl::Status StartStep(env::ActionRows actions) override;

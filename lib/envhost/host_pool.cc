@@ -19,7 +19,8 @@ absl::StatusOr<std::shared_ptr<HostPool>> HostPool::Create(HostOptions options, 
   TROUPE_ASSIGN_OR_RETURN(const std::string args_json, env::ArgsJson(args.values()));
   TROUPE_ASSIGN_OR_RETURN(ProcessOrder order, ProcessOrder::Make(options, {{"name", ModuleName(name, options.folder)},
                                                                            {"args", nlohmann::json::parse(args_json)},
-                                                                           {"global_state", options.global_state}}));
+                                                                           {"global_state", options.global_state},
+                                                                           {"draws", options.draws}}));
   if (options.processes == 0) options.processes = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return std::shared_ptr<HostPool>(new HostPool(std::move(options), name, std::move(order)));
 }
@@ -73,7 +74,7 @@ absl::Status HostPool::LearnKindLocked() {
     return spec.status();
   }
   kind->spec = *std::move(spec);
-  kind->layout = std::make_shared<BlockLayout>(kind->spec);
+  kind->layout = std::make_shared<BlockLayout>(kind->spec, options_.draws);
   process->Expect(kind->description, kind->layout->ToJson());
   kind_ = std::move(kind);
   seats_[0].process = std::move(process);

@@ -40,7 +40,8 @@ class HostProcessTest : public ::testing::Test {
                                           {"name", absl::StrCat("host_test_envs:", name)},
                                           {"args", nlohmann::json::parse(args)},
                                           {"path", {TROUPE_SOURCE_DIR "/lib/envhost/testing"}},
-                                          {"global_state", true}})
+                                          {"global_state", true},
+                                          {"draws", false}})
                               .dump();
     order.start_timeout = absl::Seconds(60);
     order.step_timeout = absl::Seconds(1);

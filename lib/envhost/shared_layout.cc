@@ -34,7 +34,7 @@ absl::Status ErrorOf(const BlockHeader& header, std::string_view prefix) {
   return base::WithTraceback(status, end == std::string::npos ? "" : text.substr(end + 1));
 }
 
-BlockLayout::BlockLayout(const env::EnvSpec& spec) {
+BlockLayout::BlockLayout(const env::EnvSpec& spec, bool with_pictures) : draws(with_pictures) {
   Places places;
   const size_t count = spec.possible_agents.size();
   acts = places.Take(count, kRow);
@@ -61,13 +61,15 @@ BlockLayout::BlockLayout(const env::EnvSpec& spec) {
     const size_t rows = spec.state_kind == env::StateKind::kPerEnv ? 1 : count;
     for (size_t i = 0; i < rows; ++i) states.push_back(places.Take(state_size * sizeof(float), kRow));
   }
+  picture = places.Take(draws ? kPictureHead + kMostPictureBytes : 0, kRow);
   block_bytes = places.Take(0, kBlockAlignment);
 }
 
 nlohmann::json BlockLayout::ToJson() const {
-  nlohmann::json json = {{"block_bytes", block_bytes}, {"acts", acts},   {"agent_flags", agent_flags},
-                         {"rewards", rewards},         {"infos", infos}, {"states", states},
-                         {"state_size", state_size}};
+  nlohmann::json json = {
+      {"block_bytes", block_bytes}, {"acts", acts},       {"agent_flags", agent_flags},
+      {"rewards", rewards},         {"infos", infos},     {"states", states},
+      {"state_size", state_size},   {"picture", picture}, {"picture_bytes", draws ? kMostPictureBytes : 0}};
   for (const char* key :
        {"actions", "action_words", "observations", "observation_sizes", "observation_uint8", "masks", "mask_sizes"}) {
     json[key] = nlohmann::json::array();

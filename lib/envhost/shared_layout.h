@@ -14,7 +14,7 @@
 /// anything here is a new kLayoutVersion.
 namespace troupe::envhost {
 
-inline constexpr uint32_t kLayoutVersion = 3;
+inline constexpr uint32_t kLayoutVersion = 4;
 inline constexpr uint32_t kMagic = 0x54524548;
 /// Entries of the ring of requests: a power of two.
 inline constexpr uint32_t kRingCapacity = 4096;
@@ -49,7 +49,7 @@ static_assert(offsetof(ControlPage, head) == 64 && offsetof(ControlPage, done) =
               offsetof(ControlPage, ring) == 4096 && offsetof(ControlPage, block_pages) == 20480 &&
               sizeof(ControlPage) % kBlockAlignment == 0);
 
-enum class RequestKind : uint32_t { kReset = 1, kStep = 2, kClose = 3, kMake = 4, kCall = 5 };
+enum class RequestKind : uint32_t { kReset = 1, kStep = 2, kClose = 3, kMake = 4, kCall = 5, kPicture = 6 };
 inline uint32_t RingEntry(RequestKind kind, int slot) {
   return static_cast<uint32_t>(kind) << 24 | static_cast<uint32_t>(slot);
 }
@@ -79,10 +79,16 @@ absl::Status ErrorOf(const BlockHeader& header, std::string_view prefix);
 static_assert(sizeof(BlockHeader) == 4096 && offsetof(BlockHeader, call_seed) == 16 &&
               offsetof(BlockHeader, block_bytes) == 32 && offsetof(BlockHeader, error) == 64);
 
+/// A picture of an environment: its height and width, two words, and from kPictureHead bytes on [height, width, 3]
+/// bytes.
+inline constexpr size_t kPictureHead = 64;
+inline constexpr size_t kMostPictureBytes = size_t{3} * 2048 * 2048;
+
 /// Where everything of an environment lies in its block: the same for every environment of a spec. Offsets in bytes
 /// from the block's begin; rows as StepWriter wants them, so that an answer is copied once. Immutable value.
 struct BlockLayout {
-  explicit BlockLayout(const env::EnvSpec& spec);
+  /// `draws`: with a place for a picture.
+  explicit BlockLayout(const env::EnvSpec& spec, bool draws = false);
 
   nlohmann::json ToJson() const;
 
@@ -103,6 +109,8 @@ struct BlockLayout {
   size_t infos = 0;            ///< [agents, columns] doubles, NaN where not given
   size_t state_size = 0;       ///< floats
   std::vector<size_t> states;  ///< none, one, or one an agent
+  size_t picture = 0;          ///< kPictureHead + kMostPictureBytes
+  bool draws = false;          ///< whether it has one
   size_t block_bytes = 0;      ///< whole pages
 };
 

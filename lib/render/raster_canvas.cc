@@ -150,4 +150,39 @@ void RasterCanvas::Text(env::Point at, std::string_view text, env::Color color) 
   surface_->Write(PixelOf(at).x, PixelOf(at).y, text, color);
 }
 
+void RasterCanvas::Image(env::Point low, env::Point high, int width, int height, absl::Span<const uint8_t> rgb) {
+  if (width < 1 || height < 1 || rgb.size() != static_cast<size_t>(width) * static_cast<size_t>(height) * 3) return;
+  if (!IsDrawable(low) || !IsDrawable(high)) return;
+  const env::Point first = PixelOf({low.x, high.y});
+  const env::Point last = PixelOf({high.x, low.y});
+  const double across = width / (last.x - first.x);  // of its pixels, for one of ours
+  const double down = height / (last.y - first.y);
+  if (!(across > 0) || !(down > 0)) return;
+  // Those of its pixels, at least one, that lie under pixel `at` of ours.
+  const auto under = [](int at, double begin, double step, int size) {
+    const int from = std::clamp(static_cast<int>((at - begin) * step), 0, size - 1);
+    return std::pair(from, std::clamp(static_cast<int>((at + 1 - begin) * step), from + 1, size));
+  };
+  const int left = std::max(0, static_cast<int>(std::lround(first.x)));
+  const int right = std::min(width_, static_cast<int>(std::lround(last.x)));
+  const int bottom = std::min(world_height_, static_cast<int>(std::lround(last.y)));
+  for (int y = std::max(0, static_cast<int>(std::lround(first.y))); y < bottom; ++y) {
+    const auto [top_row, end_row] = under(y, first.y, down, height);
+    for (int x = left; x < right; ++x) {
+      const auto [from, end] = under(x, first.x, across, width);
+      int64_t sums[3] = {0, 0, 0};
+      for (int row = top_row; row < end_row; ++row) {
+        const uint8_t* pixel = rgb.data() + (static_cast<size_t>(row) * static_cast<size_t>(width) + from) * 3;
+        for (int column = from; column < end; ++column, pixel += 3) {
+          for (int color = 0; color < 3; ++color) sums[color] += pixel[color];
+        }
+      }
+      const int64_t count = int64_t{end_row - top_row} * (end - from);
+      uint8_t* const to =
+          surface_->pixels.data() + (static_cast<size_t>(y) * static_cast<size_t>(width_) + static_cast<size_t>(x)) * 3;
+      for (int color = 0; color < 3; ++color) to[color] = static_cast<uint8_t>((sums[color] + count / 2) / count);
+    }
+  }
+}
+
 }  // namespace troupe::render

@@ -40,6 +40,8 @@ class RasterCanvas final : public env::Canvas {
   void Line(env::Point from, env::Point to, double width, env::Color color) override;
   void Polygon(absl::Span<const env::Point> corners, env::Color color) override;
   void Text(env::Point at, std::string_view text, env::Color color) override;
+  /// A pixel is the mean of those that lie under it.
+  void Image(env::Point low, env::Point high, int width, int height, absl::Span<const uint8_t> rgb) override;
 
  private:
   struct Surface;

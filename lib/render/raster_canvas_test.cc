@@ -88,6 +88,54 @@ TEST(RasterCanvasTest, WhatHasNoPlaceDrawsNothing) {
   EXPECT_EQ(Inked(canvas), 0) << "outside of the view";
 }
 
+// A picture of 4 x 2 pixels: red, green / blue, white in quarters of two columns each.
+TEST(RasterCanvasTest, APictureFillsItsPlaceAndIsShrunkByMeans) {
+  const std::vector<uint8_t> quarters = {255, 0, 0,   255, 0, 0,   0,   255, 0,   0,   255, 0,  //
+                                         0,   0, 255, 0,   0, 255, 255, 255, 255, 255, 255, 255};
+  const auto at = [](const RasterCanvas& canvas, int x, int y) {
+    const uint8_t* const pixel = canvas.picture().rgb.data() + (y * canvas.picture().width + x) * 3;
+    return std::vector<int>(pixel, pixel + 3);
+  };
+  const auto draw = [&](RasterCanvas& canvas) {
+    canvas.View(0, 0, 4, 2);
+    canvas.Image({0, 0}, {4, 2}, 4, 2, quarters);
+  };
+  RasterCanvas large(40, 30, 20);
+  draw(large);
+  EXPECT_EQ(at(large, 0, 0), (std::vector<int>{255, 0, 0}));
+  EXPECT_EQ(at(large, 19, 9), (std::vector<int>{255, 0, 0}));
+  EXPECT_EQ(at(large, 20, 0), (std::vector<int>{0, 255, 0}));
+  EXPECT_EQ(at(large, 0, 10), (std::vector<int>{0, 0, 255}));
+  EXPECT_EQ(at(large, 39, 19), (std::vector<int>{255, 255, 255}));
+  EXPECT_NE(at(large, 39, 20), (std::vector<int>{255, 255, 255})) << "below is for captions";
+  RasterCanvas small(1, 1, 1);
+  small.View(0, 0, 4, 4);
+  small.Image({0, 0}, {4, 4}, 4, 2, quarters);
+  EXPECT_EQ(at(small, 0, 0), (std::vector<int>{128, 128, 128})) << "the mean of all";
+  RasterCanvas two(2, 1, 1);
+  draw(two);
+  EXPECT_EQ(at(two, 0, 0), (std::vector<int>{128, 0, 128}));
+  EXPECT_EQ(at(two, 1, 0), (std::vector<int>{128, 255, 128}));
+  // Partly outside of the view.
+  RasterCanvas part(10, 10, 10);
+  part.View(0, 0, 1, 1);
+  part.Image({-1, -1}, {1, 1}, 4, 2, quarters);
+  EXPECT_EQ(at(part, 0, 0), (std::vector<int>{0, 255, 0})) << "its upper right quarter";
+  EXPECT_EQ(at(part, 9, 9), (std::vector<int>{0, 255, 0}));
+}
+
+TEST(RasterCanvasTest, APictureThatIsNoneDrawsNothing) {
+  RasterCanvas canvas(10, 10, 10);
+  canvas.View(0, 0, 1, 1);
+  const std::vector<uint8_t> bytes(12, 0);
+  canvas.Image({0, 0}, {1, 1}, 2, 3, bytes);
+  canvas.Image({0, 0}, {1, 1}, 0, 2, {});
+  canvas.Image({0, 0}, {1, 1}, -2, -2, bytes);
+  canvas.Image({1, 1}, {0, 0}, 2, 2, bytes);
+  canvas.Image({0, 0}, {std::numeric_limits<double>::quiet_NaN(), 1}, 2, 2, bytes);
+  EXPECT_EQ(Inked(canvas), 0);
+}
+
 // Names come from environments and from other people's runs.
 TEST(RasterCanvasTest, LettersThatTheFontDoesNotHaveAreQuestionMarks) {
   RasterCanvas expected(400, 40, 40), canvas(400, 40, 40);

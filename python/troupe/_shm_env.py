@@ -154,6 +154,7 @@ class Environment:
         self._ids = [agent["id"] for agent in agents]
         self._acts = view[layout["acts"] : layout["acts"] + count]
         self._all_act = bytes([1]) * count
+        self._picture = layout["picture"], layout["picture_bytes"]
         self._flags = view[layout["agent_flags"] : layout["agent_flags"] + count]
         self._pack_rewards = struct.Struct(f"={count}f").pack_into
         self._rewards_at = layout["rewards"]
@@ -245,6 +246,8 @@ class Environment:
                 seed = self.header[shm.BLOCK_SEED]
                 self._host.seed_globals(seed)
                 self._publish(self._adapter.reset(seed))
+            elif kind == shm.KIND_PICTURE:
+                self._write_picture(self._adapter.picture())
             elif kind == shm.KIND_CLOSE:
                 self.close()
             else:
@@ -253,6 +256,13 @@ class Environment:
             raise
         except BaseException as error:
             self._fail(error)
+
+    def _write_picture(self, picture: np.ndarray) -> None:
+        at, most = self._picture
+        if picture.nbytes > most:
+            raise BadOutput(f"render() answered a picture of shape {picture.shape}, expected at most {most} bytes")
+        np.frombuffer(self._memory, np.uint32, 2, at)[:] = picture.shape[:2]
+        np.frombuffer(self._memory, np.uint8, picture.size, at + shm.PICTURE_HEAD)[:] = picture.reshape(-1)
 
     def close(self) -> None:
         """Closes the environment, once, whatever it says to that."""

@@ -3,7 +3,7 @@
 File descriptors it inherits: 3 the control channel (JSON lines), 4 the shared memory (_shm_host.py), 5 the lifeline, a
 pipe that closes when the worker dies. What environments print goes to the worker's log.
 
-The worker sends {"op": "start", name, args, path, global_state, usual_step}; one environment is made and described. (A process of
+The worker sends {"op": "start", name, args, path, global_state, draws, usual_step}; one environment is made and described. (A process of
 functions, function_host.py, is told {"functions": true} instead, and describes nothing.) The worker answers with {"op":
 "layout"}. From then on requests come through the ring; the first one of a slot makes its environment or function, whose
 block lies where the control page says. An exception costs its environment the episode: it is closed, and made anew at
@@ -85,6 +85,7 @@ class EnvHost:
         self._name = ""
         self._args: Dict[str, Any] = {}
         self._global_state = True
+        self._draws = False
         self.memory_fd = MEMORY_FD
         self.usual_step: Any = None  # the module of short ways, if there is one
         self.description: Dict[str, Any] = {}
@@ -100,6 +101,7 @@ class EnvHost:
         if not self._functions:
             self.usual_step = usual_step.load(message.get("usual_step", ""))
             self._name, self._args, self._global_state = message["name"], message["args"], message["global_state"]
+            self._draws = message["draws"]
             self._make_first()
         self._control.send({"op": "described", "version": shm.LAYOUT_VERSION, **self.description})
         message = self._receive("layout", "exit")
@@ -122,7 +124,7 @@ class EnvHost:
         if self._spare is not None:
             adapter, self._spare = self._spare, None
             return adapter
-        adapter = make_adapter(self._name, copy.deepcopy(self._args), self._global_state)
+        adapter = make_adapter(self._name, copy.deepcopy(self._args), self._global_state, self._draws)
         if self.description and self._describe(adapter) != self.description:
             text = f"its spaces changed: got {self._describe(adapter)}, expected {self.description}"
             adapter.close()

@@ -155,7 +155,14 @@ absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
   request.deterministic = flags.deterministic;
   request.seed = flags.seed >= 0 ? static_cast<uint64_t>(flags.seed) : run.evaluation.seed;
   TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig rollout_config, run::MakeRolloutConfig(run, registry));
-  if (!flags.video.empty()) TROUPE_RETURN_IF_ERROR(run::CheckDraws(rollout_config));
+  // Made to be drawn, which may cost an environment time in every step: that of the film alone.
+  rollout::RolloutConfig film_config;
+  if (!flags.video.empty()) {
+    config::ResolvedRun drawn = run;
+    drawn.env.python.draws = true;
+    TROUPE_ASSIGN_OR_RETURN(film_config, run::MakeRolloutConfig(drawn, registry));
+    TROUPE_RETURN_IF_ERROR(run::CheckDraws(film_config));
+  }
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<run::EvaluationPool> pool,
                           run::EvaluationPool::Create(rollout_config, run.evaluation.num_workers));
   TROUPE_ASSIGN_OR_RETURN(const rollout::EvaluationResult result, pool->Run(request, loaded.weights));
@@ -174,7 +181,7 @@ absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
     PrintResult(result, loaded.checkpoint, request.deterministic, ByPolicy(result, run, names.policies));
     if (!flags.experiment.empty()) std::printf("results in %s\n", results.c_str());
   }
-  if (!flags.video.empty()) TROUPE_RETURN_IF_ERROR(WriteVideo(flags, rollout_config, request, result, loaded, names));
+  if (!flags.video.empty()) TROUPE_RETURN_IF_ERROR(WriteVideo(flags, film_config, request, result, loaded, names));
   return 0;
 }
 

@@ -45,6 +45,10 @@ class Sketch final : public env::Canvas {
     EXPECT_GE(corners.size(), 3u);
     Shape(corners);
   }
+  void Image(Point low, Point high, int /*width*/, int /*height*/, absl::Span<const uint8_t> rgb) override {
+    Shape({low, high});
+    EXPECT_FALSE(rgb.empty());
+  }
   void Text(Point at, std::string_view text, Color /*color*/) override {
     Shape({at});
     texts.emplace(text);

@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import sys
 
 import harness
 
@@ -16,6 +17,47 @@ num_envs_per_worker: 4
 algorithm: {train_batch_size: 100, num_epochs: 1}
 stop: {env_steps: 100}
 evaluation: {at_end: false, episodes: 6}
+"""
+
+
+# Draws itself where it is asked for rgb_array, and notes what it was made with.
+ROOM = """
+import numpy as np
+from gymnasium import spaces
+
+
+class Room:
+    possible_agents = ["walker"]
+
+    def __init__(self, how="picture", render_mode=None):
+        self.how, self.render_mode, self.agents = how, render_mode, []
+        with open("made", "a") as file:
+            file.write(f"{render_mode}\\n")
+
+    def observation_space(self, agent):
+        return spaces.Box(0, 5, (1,), np.float32)
+
+    def action_space(self, agent):
+        return spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.step_count = ["walker"], 0
+        return {"walker": np.zeros(1, np.float32)}, {"walker": {}}
+
+    def step(self, actions):
+        self.step_count += 1
+        over = self.step_count == 5
+        self.agents = [] if over else ["walker"]
+        return {"walker": np.full(1, self.step_count, np.float32)}, {"walker": 1.0}, {"walker": over}, {"walker": False}, {"walker": {}}
+
+    def render(self):
+        if self.render_mode != "rgb_array" or self.how == "none":
+            return None
+        if self.how == "raises":
+            raise RuntimeError("no display")
+        picture = np.zeros((30, 40, 3), np.uint8)
+        picture[:, : 8 * self.step_count] = (200, 40, 40)
+        return picture[:, :, 0] if self.how == "gray" else picture
 """
 
 
@@ -73,6 +115,25 @@ class EvaluateTest(harness.TroupeTestCase):
         self.assertEqual(self.gif("best.gif")[::2], (64, 12))
         self.assertNotEqual(self.hash_of("best.gif"), before)
         self.assertEqual(self.evaluate("--seed", "7", "--video", "quiet.gif"), evaluated, "with --json, too")
+
+    def test_a_python_environment_is_filmed_by_what_its_render_answers(self):
+        self.write("room.py", ROOM)
+        path = self.write("room.yaml", "env: {name: 'python:room.py:Room'}\nalgorithm: {name: ippo, train_batch_size: 40}\nnum_workers: 0\n"
+                                       "stop: {env_steps: 40}\nevaluation: {at_end: false, num_workers: 1}\n")
+        self.troupe("train", path, "--name", "room", "--python", sys.executable)
+        with open(self.path("made")) as file:
+            self.assertEqual(set(file.read().split()), {"None"}, "nobody draws while it trains")
+        said = self.troupe("evaluate", "room", "--episodes", "3", "--video", "room.gif", "--video-size", "96").stdout
+        self.assertIn("room.gif: 6 pictures", said)
+        self.assertEqual(self.gif("room.gif"), (96, 96 + 2 * 16 + 12, 15))
+        with open(self.path("made")) as file:
+            self.assertIn("rgb_array", file.read())
+        for args, words in (("how: gray", "render() answered an array of shape [30, 40] and type uint8, expected one of [height, width, 3] bytes"),
+                            ("how: raises", "render: RuntimeError: no display"), ("how: none", "render() answered None")):
+            done = self.troupe("evaluate", "room", "--set", f"env.args={{{args}}}", "--video", "bad.gif", ok=False)
+            self.assertIn(words, done.stderr)
+            self.assertEqual(done.stdout, "", "before anything is played")
+            self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("bad.gif")], [])
 
     def test_a_long_episode_has_a_picture_every_second_step(self):
         said = self.troupe("evaluate", "run", "--episodes", "1", "--set", "env.args.max_cycles=1001", "--video", "long.gif", "--video-size", "64").stdout

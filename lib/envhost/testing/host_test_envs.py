@@ -75,6 +75,40 @@ class Counter:
         time.sleep(self.close_seconds)
 
 
+class Painter(Counter):
+    """A Counter that draws itself, or what `how` says, and only with a render_mode where `asks` is true."""
+
+    def __init__(self, how="picture", asks=True, height=4, width=6, render_mode=None):
+        super().__init__()
+        self.how, self.height, self.width = how, height, width
+        self.draws = render_mode == "rgb_array" or not asks
+
+    def render(self):
+        """Each pixel is [step, row, column]."""
+        if not self.draws or self.how == "none":
+            return None
+        if self.how == "raises":
+            raise RuntimeError("no display")
+        if self.how == "dies":
+            os._exit(3)
+        rows, columns = np.mgrid[0 : self.height, 0 : self.width]
+        picture = np.stack([np.full_like(rows, self.steps), rows, columns], axis=2).astype(np.uint8)
+        if self.how == "floats":
+            return picture / 255
+        if self.how == "gray":
+            return picture[:, :, 0]
+        if self.how == "rgba":
+            return np.concatenate([picture, picture[:, :, :1]], axis=2)
+        return [picture - 1, picture] if self.how == "list" else picture
+
+
+class Blind(Counter):
+    """Takes no render_mode and has no render()."""
+
+    def __init__(self, length=5):
+        super().__init__(length)
+
+
 class Faulty(Counter):
     """A Counter that does what `faults` say (joined by commas, drawn at random): at a step, or at random once in so
     many.
@@ -250,6 +284,11 @@ def with_child(log):
 def counter(**args):
     """Makes a Counter."""
     return Counter(**args)
+
+
+def plain_painter():
+    """A Painter whose maker takes no render_mode."""
+    return Painter(asks=False)
 
 
 def changing(folder, **args):

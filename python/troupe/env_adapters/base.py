@@ -96,6 +96,11 @@ class EnvAdapter(Protocol):
         each send, before anything else.
         """
 
+    def picture(self) -> Any:
+        """What the environment's render() answers of its state: a numpy array of uint8, [height, width, 3]. Raises
+        EnvAdapterError when there is none, or it answers something else.
+        """
+
     def close(self) -> None:
         """The environment's own close(), once however often this is called."""
 

@@ -75,6 +75,23 @@ class AdapterCore:
             self._warned.add(topic)
             warnings.warn(f"environment {self.name}: {what}", stacklevel=3)
 
+    def picture(self) -> np.ndarray:
+        render = getattr(self._env, "render", None)
+        if not callable(render):
+            raise self.error("it has no render(), expected one that answers an array of [height, width, 3] bytes")
+        answer = render()
+        if isinstance(answer, list) and answer:
+            answer = answer[-1]  # Gymnasium's rgb_array_list: the newest
+        picture = np.asarray(answer) if answer is not None else None
+        if picture is None or picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] not in (3, 4):
+            got = "None" if picture is None else f"an array of shape {list(picture.shape)} and type {picture.dtype}"
+            raise self.error(
+                f"render() answered {got}, expected one of [height, width, 3] bytes, as render_mode 'rgb_array' gives it"
+            )
+        if 0 in picture.shape:
+            raise self.error(f"render() answered a picture of {picture.shape[0]} x {picture.shape[1]} pixels, expected some")
+        return picture[:, :, :3]
+
     def close(self) -> None:
         if self._closed:
             return

@@ -22,10 +22,12 @@ MODULE_ATTRIBUTES = ("parallel_env", "env", "raw_env", "make_env")
 CONFIG_PARAMETERS = ("config", "env_config", "env_context")
 
 
-def make_environment(name: str, args: dict) -> Any:
+def make_environment(name: str, args: dict, draws: bool = False) -> Any:
     """`name`: "module", "module:attribute", "path/file.py[:attribute]", or "module:Id" with an id that Gymnasium knows
-    once the module is imported.
+    once the module is imported. `draws`: one that is to be drawn.
     """
+    if draws and "render_mode" not in args:
+        return _make_to_be_drawn(name, args)
     module_name, _, attribute = name.partition(":")
     if name.endswith(":") and module_name:
         raise EnvAdapterError(f"environment {name}: nothing follows the colon, expected an attribute or a Gymnasium id")
@@ -63,6 +65,16 @@ def make_environment(name: str, args: dict) -> Any:
         f"environment {name}: {attribute!r} is no attribute of module {module_name}{also}"
         + (f", did you mean {' or '.join(near)}?" if near else "")
     )
+
+
+def _make_to_be_drawn(name: str, args: dict) -> Any:
+    """With PettingZoo's and Gymnasium's render_mode, and without it where that is refused: then the environment may draw
+    itself all the same, or says that it cannot.
+    """
+    try:
+        return make_environment(name, {**args, "render_mode": "rgb_array"}, draws=True)
+    except Exception:
+        return make_environment(name, args)
 
 
 def import_module_of(name: str) -> Any:
