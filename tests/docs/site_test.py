@@ -68,6 +68,12 @@ def build(source, site):
                            "--site-dir", site], capture_output=True, text=True, timeout=60, env=dict(os.environ, NO_MKDOCS_2_WARNING="1"))
 
 
+def docs(*arguments):
+    """`./troupe docs ARGUMENTS`, with the Python that runs this test."""
+    environment = dict(os.environ, TROUPE_TEST_PYTHON=sys.executable, TROUPE_NO_INSTALL="1")
+    return subprocess.run([os.path.join(SOURCE, "troupe"), "docs", *arguments], capture_output=True, text=True, timeout=60, env=environment)
+
+
 def read(*parts):
     with open(os.path.join(*parts), encoding="utf-8") as file:
         return file.read()
@@ -79,8 +85,8 @@ class SiteTest(unittest.TestCase):
         folder = tempfile.mkdtemp(prefix="troupe_site_")
         cls.addClassCleanup(shutil.rmtree, folder)
         cls.folder, cls.site = folder, os.path.join(folder, "site")
-        done = build(SOURCE, cls.site)
-        assert done.returncode == 0, done.stderr
+        done = docs("--output", cls.site)
+        assert (done.returncode, done.stdout) == (0, f"{cls.site}/index.html\n"), done.stderr
         cls.pages = {os.path.relpath(os.path.join(where, name), cls.site): Reader(read(where, name), inside=True)
                      for where, _, names in os.walk(cls.site) for name in names if name.endswith(".html")}
 
@@ -92,6 +98,11 @@ class SiteTest(unittest.TestCase):
                     page = os.path.relpath(os.path.join(where, name), os.path.join(SOURCE, "docs"))
                     yield os.path.join("docs", page), page[:-len("README.md")] + "index.html" if name == "README.md" else page[:-2] + "html"
         yield from OUTSIDE.items()
+
+    def test_an_argument_that_it_does_not_have_is_an_error(self):
+        for arguments, said in ((["--out"], "docs: unknown argument '--out'; expected --output DIR"), (["--output"], "--output needs a folder")):
+            done = docs(*arguments)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "", f"troupe: error: {said}\n"))
 
     def test_every_page_is_there_and_the_navigation_leads_to_it(self):
         expected = {page for _, page in self.sources()}
