@@ -54,7 +54,7 @@ def place(page_uri):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Links of the tree become links of the site, and a | of code in a table loses the backslash that the forge wants; other code stays."""
+    """Links of the tree become links of the site; a | of code in a table loses its backslash, which the forge wants."""
     here = place(page.file.src_uri)
 
     def target(found):

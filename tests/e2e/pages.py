@@ -54,7 +54,7 @@ class PageTestCase(harness.TroupeTestCase):
             time.sleep(0.05)
 
     def paste(self, line):
-        """One line of a block, without its comment; what has a terminal of its own goes on until the test ends. -> what it printed, errors below.
+        """One line of a block, without its comment; what has a terminal of its own goes on until the test ends. -> what it printed.
         It must succeed, or fail where the comment says `an error`."""
         command = re.sub(r"\s+#.*$", "", line)
         if "# in a terminal of its own" in line:
@@ -66,7 +66,7 @@ class PageTestCase(harness.TroupeTestCase):
         done = subprocess.run(["bash", "-c", command], cwd=self.folder, env=self.environment, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=240)
         self.assertEqual(done.returncode != 0, "# an error" in line, f"{line}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
-        return done.stdout + done.stderr
+        return done.stderr if done.returncode != 0 else done.stdout
 
     def follow(self, *parts):
         """A page from top to end. A block of Python or YAML that begins with a file's name is that file, a block without a language is what the commands
