@@ -65,13 +65,13 @@ class Reader(html.parser.HTMLParser):
 
 def build(source, site):
     return subprocess.run([sys.executable, "-B", "-m", "mkdocs", "build", "--strict", "--config-file", os.path.join(source, "mkdocs.yml"),
-                           "--site-dir", site], capture_output=True, text=True, timeout=60, env=dict(os.environ, NO_MKDOCS_2_WARNING="1"))
+                           "--site-dir", site], capture_output=True, text=True, timeout=120, env=dict(os.environ, NO_MKDOCS_2_WARNING="1"))
 
 
 def docs(*arguments):
     """`./troupe docs ARGUMENTS`, with the Python that runs this test."""
     environment = dict(os.environ, TROUPE_TEST_PYTHON=sys.executable, TROUPE_NO_INSTALL="1")
-    return subprocess.run([os.path.join(SOURCE, "troupe"), "docs", *arguments], capture_output=True, text=True, timeout=60, env=environment)
+    return subprocess.run([os.path.join(SOURCE, "troupe"), "docs", *arguments], capture_output=True, text=True, timeout=120, env=environment)
 
 
 def read(*parts):
@@ -148,20 +148,17 @@ class SiteTest(unittest.TestCase):
         for name in ("mkdocs.yml", *OUTSIDE):
             os.makedirs(os.path.dirname(os.path.join(tree, name)), exist_ok=True)
             shutil.copy(os.path.join(SOURCE, name), os.path.join(tree, name))
-        shutil.copytree(os.path.join(SOURCE, "docs"), os.path.join(tree, "docs"))
-        for text, said in (("[a](gone.md)\n", "docs/cli.md links gone.md: expected a file of the tree"), ("[a](../lib/gone.cc)\n", "links ../lib/gone.cc"),
-                           ("[a](metrics.md#gone)\n", "does not contain an anchor '#gone'")):
-            with open(os.path.join(tree, "docs", "cli.md"), "w") as file:
-                file.write("# Page\n\n" + read(SOURCE, "docs", "cli.md") + text)
-            done = build(tree, os.path.join(self.folder, "other"))
-            self.assertEqual(done.returncode, 1, done.stderr)
-            self.assertIn(said, done.stderr)
-        shutil.copy(os.path.join(SOURCE, "docs", "cli.md"), os.path.join(tree, "docs", "cli.md"))
+        for folder in ("docs", os.path.join("examples", "notebooks")):
+            shutil.copytree(os.path.join(SOURCE, folder), os.path.join(tree, folder), ignore=shutil.ignore_patterns("runs"))
+        with open(os.path.join(tree, "docs", "cli.md"), "a") as file:
+            file.write("[a](gone.md) [b](../lib/gone.cc) [c](metrics.md#gone)\n")
         with open(os.path.join(tree, "docs", "lost.md"), "w") as file:
             file.write("# Lost\n")
         done = build(tree, os.path.join(self.folder, "other"))
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("lost.md", done.stderr)
+        for said in ("docs/cli.md links gone.md: expected a file of the tree", "links ../lib/gone.cc", "does not contain an anchor '#gone'", "lost.md"):
+            self.assertIn(said, done.stderr)
+        self.assertEqual(done.stderr.count("WARNING"), 6, "no others, and of a link that leads nowhere two")
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ absl::Status Cartpole::Draw(env::Canvas& canvas) const {
     const env::Point cart{states_[a][0], ground};
     const env::Point tip{cart.x + 2 * kHalfLength * std::sin(states_[a][2]),
                          ground + 2 * kHalfLength * std::cos(states_[a][2])};
-    const bool fallen = HasFallen(states_[a]);  // of the limit of steps one stands
+    const bool fallen = HasFallen(states_[a]);  // not every cart that is done: at the limit of steps it stands
     const env::Color color = fallen ? env::colors::kLandmark : env::colors::Agent(i);
     canvas.Line({-kMaxPosition, ground}, {kMaxPosition, ground}, 0.02, env::colors::kInk);
     canvas.Rectangle({cart.x - 0.25, ground - 0.1}, {cart.x + 0.25, ground + 0.1}, color);
