@@ -53,11 +53,12 @@ def draw(curves, metric, out):
     import matplotlib.pyplot as plt
 
     figure, (by_steps, by_time) = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True, constrained_layout=True)
+    short = max(points[-1][0] for points in curves.values()) < 1e5
     for name, points in curves.items():
         steps, seconds, values = zip(*points)
-        by_steps.plot([s / 1e6 for s in steps], values, label=name, linewidth=1.4)
+        by_steps.plot([s / (1e3 if short else 1e6) for s in steps], values, label=name, linewidth=1.4)
         by_time.plot(seconds, values, label=name, linewidth=1.4)
-    by_steps.set_xlabel("million env steps")
+    by_steps.set_xlabel("thousand env steps" if short else "million env steps")
     by_steps.set_ylabel("return, sum over agents" if metric == "return_sum" else metric)
     by_time.set_xlabel("seconds of training")
     for axis in (by_steps, by_time):

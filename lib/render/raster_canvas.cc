@@ -57,6 +57,8 @@ struct RasterCanvas::Surface {
     rasterizer.add_path(path);
     agg::render_scanlines_aa_solid(rasterizer, scanline, renderer, ColorOf(color));
   }
+  double WidthOf(std::string_view text) { return glyphs.width(Printable(text).c_str()); }
+
   void Write(double x, double y, std::string_view text, env::Color color) {
     agg::renderer_raster_htext_solid<Renderer, Glyphs> writer(renderer, glyphs);
     writer.color(ColorOf(color));
@@ -147,7 +149,10 @@ void RasterCanvas::Polygon(absl::Span<const env::Point> corners, env::Color colo
 
 void RasterCanvas::Text(env::Point at, std::string_view text, env::Color color) {
   if (!IsDrawable(at)) return;
-  surface_->Write(PixelOf(at).x, PixelOf(at).y, text, color);
+  env::Point pixel = PixelOf(at);
+  const double room = width_ - kTextMargin - surface_->WidthOf(text);
+  if (pixel.x >= 0 && pixel.x < width_) pixel.x = std::max<double>(kTextMargin, std::min(pixel.x, room));
+  surface_->Write(pixel.x, pixel.y, text, color);
 }
 
 void RasterCanvas::Image(env::Point low, env::Point high, int width, int height, absl::Span<const uint8_t> rgb) {

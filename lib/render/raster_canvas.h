@@ -22,6 +22,7 @@ class RasterCanvas final : public env::Canvas {
  public:
   static constexpr int kLineHeight = 16;    ///< pixels of a line of text
   static constexpr int kMostPixels = 4096;  ///< of a side
+  static constexpr int kTextMargin = 2;     ///< pixels between Text and a side
 
   /// Sides of 1 to kMostPixels; 0 < world_height <= height (checked).
   RasterCanvas(int width, int height, int world_height);
@@ -39,6 +40,7 @@ class RasterCanvas final : public env::Canvas {
   void Circle(env::Point center, double radius, env::Color color) override;
   void Line(env::Point from, env::Point to, double width, env::Color color) override;
   void Polygon(absl::Span<const env::Point> corners, env::Color color) override;
+  /// Where it would leave the picture at a side, it begins as far left or right as it fits.
   void Text(env::Point at, std::string_view text, env::Color color) override;
   /// A pixel is the mean of those that lie under it.
   void Image(env::Point low, env::Point high, int width, int height, absl::Span<const uint8_t> rgb) override;

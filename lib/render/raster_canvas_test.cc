@@ -151,6 +151,24 @@ TEST(RasterCanvasTest, LettersThatTheFontDoesNotHaveAreQuestionMarks) {
   canvas.Caption(0, 20, std::string(1 << 20, 'w'), env::colors::kInk);
 }
 
+TEST(RasterCanvasTest, TextOfAPointInThePictureIsWhole) {
+  RasterCanvas inside(100, 40, 40);
+  inside.View(0, 0, 100, 40);
+  inside.Text({30, 20}, "agent_10", kRed);
+  for (const double x : {0.0, 60.0, 99.0}) {
+    RasterCanvas canvas(100, 40, 40);
+    canvas.View(0, 0, 100, 40);
+    canvas.Text({x, 20}, "agent_10", kRed);
+    EXPECT_EQ(Inked(canvas), Inked(inside)) << x;
+  }
+  RasterCanvas canvas(100, 40, 40);
+  canvas.View(0, 0, 100, 40);
+  canvas.Text({101, 20}, "agent_10", kRed);
+  EXPECT_EQ(Inked(canvas), 0) << "what is outside of the view has no name in it";
+  canvas.Text({50, 20}, std::string(100, 'w'), kRed);
+  EXPECT_GT(Inked(canvas), 0) << "of what does not fit, the begin";
+}
+
 TEST(RasterCanvasDeathTest, SidesAreChecked) {
   EXPECT_DEATH(RasterCanvas(0, 10, 10), "CHECK failed");
   EXPECT_DEATH(RasterCanvas(10, RasterCanvas::kMostPixels + 1, 10), "CHECK failed");

@@ -182,5 +182,17 @@ TEST(DrawTest, WrappersShowWhatTheyStandBefore) {
   EXPECT_GE(sketches[5].shapes, 2);
 }
 
+TEST(DrawTest, ACartThatStandsAtTheLimitOfStepsHasNotFallen) {
+  env::EnvRegistry registry;
+  envs::RegisterAllEnvs(registry);
+  for (const int64_t steps : {3, 500}) {
+    env::CheckedEnv env(*registry.Make("cartpole", env::EnvArgs({{"max_episode_steps", steps}})));
+    std::vector<Sketch> sketches;
+    Play(env, &sketches);  // pushed to one side it falls after some ten steps
+    EXPECT_EQ(sketches.back().texts.contains("agent_0 fell"), steps == 500);
+    EXPECT_EQ(sketches.back().texts.contains("agent_0"), steps == 3);
+  }
+}
+
 }  // namespace
 }  // namespace troupe

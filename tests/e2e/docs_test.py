@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-import unittest
 
 import harness
+import pages
 
 CONFIG = """
 env: {name: cartpole, args: {num_agents: 2}}
@@ -86,14 +86,10 @@ class Robots(Numbers):
 """
 
 
-class DocumentTest(harness.TroupeTestCase):
-    def document(self, *parts):
-        with open(os.path.join(self.source, *parts)) as file:
-            return file.read()
-
-    def blocks(self, language, *parts):
-        """The code blocks of a document."""
-        return re.findall(rf"```{language}\n(.*?)```", self.document(*parts), re.S)
+class DocumentTest(pages.PageTestCase):
+    def blocks_of(self, language, *parts):
+        """The code blocks of a document in one language."""
+        return [text for its, text in self.blocks(*parts) if its == language]
 
     def serve(self, *arguments):
         """-> the address at which a `troupe serve` answers"""
@@ -159,7 +155,7 @@ class CheckpointsTest(DocumentTest):
         self.compare_with_numpy(config, [[float(i == seen) for i in range(5)] for seen in range(5)])
 
     def compare_with_numpy(self, config, rows=None, how=()):
-        script, = self.blocks("python", "docs", "checkpoints.md")
+        script, = self.blocks_of("python", "docs", "checkpoints.md")
         self.write("act.py", script)
         self.troupe("train", self.write("cartpole.yaml", config), "--name", "run")
         observations = json.dumps(rows or [[x / 10, -x / 5, (x % 5) / 50, 0.3 - x / 30] for x in range(-20, 20)])
@@ -179,7 +175,7 @@ class PythonPageTest(DocumentTest):
     @harness.by_command(os.environ.get("TROUPE_ACTING_LIBRARY"))
     def test_its_program_runs(self):
         program = ""
-        for text in self.blocks("python", "docs", "python.md"):
+        for text in self.blocks_of("python", "docs", "python.md"):
             name = re.match(r"# (\w+\.py)\n", text)
             if name is not None:
                 self.write(name[1], text)
@@ -199,64 +195,18 @@ class PythonPageTest(DocumentTest):
         self.assertEqual(said[7:], ["left.safetensors.golden.npz", "python:walk:Walk"])
 
 
-class ReadmeTest(DocumentTest):
+class ReadmeTest(pages.PageTestCase):
     """A reader pastes README's commands from top to end, below a checkout of the project."""
 
-    # .ci/run does the first two; the others need root or a network. What they would install, the tests' Python has.
-    LEFT_OUT = ("./troupe test", "docker-compose", "apt-get install", "python3 -m venv .venv", ".venv/bin/pip install")
+    # .ci/run does the first two; the others need root or a network.
+    left_out = ("./troupe test", "docker-compose", *pages.PageTestCase.left_out)
 
-    def setUp(self):
-        super().setUp()
-        wrapper = self.write("troupe", f'#!/bin/sh\nexec "{self.program}" "$@"\n')
-        os.chmod(wrapper, 0o755)
-        for name in ("examples", "bench"):
-            os.symlink(os.path.join(self.source, name), self.path(name))
-        os.symlink(sys.prefix, self.path(".venv"))
-        self.environment = dict(os.environ, PYTHONPATH=os.path.join(self.source, "python"), TROUPE_PROGRAM=self.program)
-        self.background = []
-        self.addCleanup(self.end_background)
-        for text in self.blocks("yaml", "README.md") + self.blocks("python", "README.md"):
-            name = re.match(r"# (\S+)\n", text)[1]
-            # It is the command that is tried, not the training.
-            self.write(name, text.replace("env_steps: 200000}", "env_steps: 4000}"))
-
-    def end_background(self):
-        for process in self.background:
-            process.send_signal(signal.SIGTERM)
-            process.wait(timeout=60)
-
-    def await_file(self, process, line):
-        """Of a command in the background: its run, or its socket, is there."""
-        name = re.search(r"--name (\S+)|--listen unix:(\S+)", line)
-        path = self.path("runs", name[1], "address") if name[1] else self.path(name[2])
-        deadline = time.monotonic() + 60
-        while not os.path.exists(path):
-            self.assertIsNone(process.poll(), line)
-            self.assertLess(time.monotonic(), deadline, line)
-            time.sleep(0.05)
-
-    def paste(self, line):
-        """One line of a block, without its comment; what has a terminal of its own goes on until the test ends. -> its output"""
-        command = re.sub(r"\s+#.*$", "", line)
-        if "# in a terminal of its own" in line:
-            process = subprocess.Popen(["bash", "-c", "exec " + command], cwd=self.folder, env=self.environment,
-                                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            self.background.append(process)
-            self.await_file(process, line)
-            return ""
-        done = subprocess.run(["bash", "-c", command], cwd=self.folder, env=self.environment, capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, timeout=240)
-        self.assertEqual(done.returncode, 0, f"{line}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
-        return done.stdout
+    def write(self, name, text):
+        # It is the command that is tried, not the training.
+        return super().write(name, text.replace("env_steps: 200000}", "env_steps: 4000}"))
 
     def test_every_command_runs_on_the_example_above_it(self):
-        outputs = {}
-        for block in self.blocks("bash", "README.md"):
-            for line in block.splitlines():
-                if line.startswith(self.LEFT_OUT):
-                    continue
-                with self.subTest(line):
-                    outputs[line] = self.paste(line)
+        outputs = self.follow("README.md")
         self.assertGreaterEqual(len(outputs), 18)
         self.assertRegex(outputs[".venv/bin/python train.py"], r"^finished -\d+\.\d+\n$")
         with open(self.path("curve.png"), "rb") as picture:
@@ -265,9 +215,7 @@ class ReadmeTest(DocumentTest):
         self.assertRegex(outputs[".venv/bin/python ask.py"], r"policy_id='shared'[\s\S]*\[\[[0-4]\]\n \[[0-4]\]\]\n$")
 
     def test_what_it_installs_the_tests_python_has(self):
-        line, = re.findall(r"^\.venv/bin/pip install (.*?)(?:\s+#.*)?$", self.document("README.md"), re.M)
-        pinned = re.findall(r"^([\w-]+)==", self.document("cmake", "test-python.pin"), re.M)
-        self.assertEqual(set(line.split()) - set(pinned), {"./python"})
+        self.assert_pinned("README.md")
 
 
 if __name__ == "__main__":

@@ -153,12 +153,13 @@ absl::Status Cartpole::Draw(env::Canvas& canvas) const {
     const env::Point cart{states_[a][0], ground};
     const env::Point tip{cart.x + 2 * kHalfLength * std::sin(states_[a][2]),
                          ground + 2 * kHalfLength * std::cos(states_[a][2])};
-    const env::Color color = done_[a] != 0 ? env::colors::kLandmark : env::colors::Agent(i);
+    const bool fallen = HasFallen(states_[a]);  // not every cart that is done: at the limit of steps it stands
+    const env::Color color = fallen ? env::colors::kLandmark : env::colors::Agent(i);
     canvas.Line({-kMaxPosition, ground}, {kMaxPosition, ground}, 0.02, env::colors::kInk);
     canvas.Rectangle({cart.x - 0.25, ground - 0.1}, {cart.x + 0.25, ground + 0.1}, color);
     canvas.Line(cart, tip, 0.08, env::colors::kInk);
     canvas.Text({-kMaxPosition, ground - 0.35},
-                absl::StrCat(spec_.possible_agents[a].id.value(), done_[a] != 0 ? " fell" : ""), color);
+                absl::StrCat(spec_.possible_agents[a].id.value(), fallen ? " fell" : ""), color);
   }
   return absl::OkStatus();
 }
