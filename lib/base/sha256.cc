@@ -1,10 +1,10 @@
 #include "lib/base/sha256.h"
 
-// EVP_Digest, and SHA256 in one call, would bring all of OpenSSL's algorithms into a program that is linked with its archive.
+// EVP_Digest, and SHA256 in one call, would bring all of OpenSSL's algorithms into a program that is linked with its
+// archive.
 #define OPENSSL_API_COMPAT 10100
-#include <openssl/sha.h>
-
 #include "absl/strings/escaping.h"
+#include <openssl/sha.h>
 
 namespace troupe::base {
 

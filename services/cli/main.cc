@@ -12,6 +12,7 @@
 namespace {
 
 void AddCommands(CLI::App& app, troupe::services::Action* action) {
+  troupe::services::AddDemoCommand(app, action);
   troupe::services::AddTrainCommand(app, action);
   troupe::services::AddLearnerCommand(app, action);
   troupe::services::AddWorkerCommand(app, action);

@@ -124,9 +124,9 @@ std::string SitePackagesOf(const std::string& program) {
 }
 
 std::string LibTorchRemedy(const std::string& site, const std::string& expected) {
-  const std::string package =
-      site.empty() ? absl::StrCat("pip install torch==", expected)
-                   : "pip install '" TROUPE_DISTRIBUTION "[cpu]' (for an NVIDIA GPU '" TROUPE_DISTRIBUTION "[cuda]')";
+  const std::string package = site.empty() ? absl::StrCat("pip install torch==", expected)
+                                           : "pip install '" TROUPE_DISTRIBUTION
+                                             "[cpu]' (for an NVIDIA GPU '" TROUPE_DISTRIBUTION "[cuda]')";
   return absl::StrCat("install it with ", package, ", or set TROUPE_LIBTORCH to the folder that holds torch/");
 }
 

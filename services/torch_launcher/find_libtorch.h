@@ -30,7 +30,8 @@ struct LibTorch {
 /// version, or it does not say which. The message is one sentence for a person.
 absl::StatusOr<LibTorch> FindLibTorch(const LibTorchPlaces& places, const std::string& expected);
 
-/// The folder with the packages among which `program` is installed, SITE/troupe/bin/NAME; "" where it is not of a wheel.
+/// The folder with the packages among which `program` is installed, SITE/troupe/bin/NAME; "" where it is not of a
+/// wheel.
 std::string SitePackagesOf(const std::string& program);
 
 /// What a person does for a LibTorch of version `expected`; `site` as in LibTorchPlaces. Begins with "install".

@@ -39,9 +39,9 @@ absl::Status Launch(const std::string& name, char** argv) {
   const fs::path folder = places.site.empty() ? own.parent_path() : own.parent_path().parent_path() / "libexec";
   const fs::path program = folder / name;
   if (program == own || !fs::is_regular_file(program, error)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("got the name ", base::LogSafe(name), ", expected to be called by the name of a program in ",
-                     folder.string(), ", as the links in bin/, tests/ and bench/ do"));
+    return absl::InvalidArgumentError(absl::StrCat("got the name ", base::LogSafe(name),
+                                                   ", expected to be called by the name of a program in ",
+                                                   folder.string(), ", as the links in bin/, tests/ and bench/ do"));
   }
   places.variable = Variable("TROUPE_LIBTORCH");
   places.path = Variable("PATH");
