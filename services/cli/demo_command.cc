@@ -53,35 +53,38 @@ constexpr int kMostNames = 1000;
 
 struct DemoFlags {
   int seconds = 15;
-  std::string out;  ///< empty: the run's name with .gif
+  std::string out;  ///< the video; empty: spread.gif, or spread_2.gif, …
   std::string directory = "runs";
 };
 
-/// "spread", or the first of spread_2, spread_3, … of which there is neither a run nor, where the video gets its name,
-/// a file. ALREADY_EXISTS where there are a thousand.
-absl::StatusOr<std::string> FreeName(const DemoFlags& flags) {
+struct DemoNames {
+  std::string run, video;
+};
+
+/// demo and spread.gif, or the first of demo_2 and spread_2.gif, … of which there is neither a run nor, where --out does
+/// not say otherwise, a file. ALREADY_EXISTS where there are a thousand.
+absl::StatusOr<DemoNames> FreeNames(const DemoFlags& flags) {
   storage::FileSystem& fs = storage::FileSystem::Posix();
   for (int number = 1; number <= kMostNames; ++number) {
-    std::string name = number == 1 ? "spread" : absl::StrCat("spread_", number);
-    const bool taken = fs.Exists(absl::StrCat(flags.directory, "/", name)) ||
-                       (flags.out.empty() && fs.Exists(absl::StrCat(name, ".gif")));
-    if (!taken) return name;
+    const std::string suffix = number == 1 ? "" : absl::StrCat("_", number);
+    DemoNames names{"demo" + suffix, "spread" + suffix + ".gif"};
+    if (!flags.out.empty()) names.video = flags.out;
+    if (fs.Exists(absl::StrCat(flags.directory, "/", names.run))) continue;
+    if (!flags.out.empty() || !fs.Exists(names.video)) return names;
   }
   return absl::AlreadyExistsError(absl::StrCat("there are ", kMostNames, " runs or videos of demos in ",
-                                               flags.directory,
-                                               " or here; remove some, or name --directory and --out"));
+                                               flags.directory, " or here; remove some, or name --directory and --out"));
 }
 
 absl::StatusOr<int> Demo(const DemoFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const std::string name, FreeName(flags));
-  const std::string video = flags.out.empty() ? name + ".gif" : flags.out;
+  TROUPE_ASSIGN_OR_RETURN(const DemoNames names, FreeNames(flags));
   // Before the training: nobody waits for a refusal.
-  TROUPE_RETURN_IF_ERROR(run::CheckVideoPath(video, /*overwrite=*/false));
+  TROUPE_RETURN_IF_ERROR(run::CheckVideoPath(names.video, /*overwrite=*/false));
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<SocketFolder> folder, SocketFolder::Make());
   TrainFlags train;
   train.config = folder->path() + "/spread.yaml";
   train.overrides = {absl::StrCat("stop.wall_clock=", flags.seconds)};
-  train.name = name;
+  train.name = names.run;
   train.directory = flags.directory;
   train.says_next = false;
   TROUPE_RETURN_IF_ERROR(SocketFolder::Write(train.config, kConfig));
@@ -90,8 +93,8 @@ absl::StatusOr<int> Demo(const DemoFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const int code, Train(train));
   if (code != 0) return code;
   EvaluateFlags evaluate;
-  evaluate.run = absl::StrCat(flags.directory, "/", name);
-  evaluate.video = video;
+  evaluate.run = absl::StrCat(flags.directory, "/", names.run);
+  evaluate.video = names.video;
   evaluate.tables = false;
   TROUPE_RETURN_IF_ERROR(Evaluate(evaluate).status());
   EndedRun run = ReadEndedRun(evaluate.run);
@@ -110,7 +113,7 @@ void AddDemoCommand(CLI::App& app, Action* action) {
       ->check(CLI::Range(1, kMostSeconds))
       ->capture_default_str();
   demo->add_option("--out", flags->out,
-                   "the video, a file that ends in .gif (default: the run's name with .gif, here)");
+                   "the video, a file that ends in .gif (default: spread.gif, here)");
   demo->add_option("--directory", flags->directory, "where the run goes")->capture_default_str();
   demo->footer("Example: troupe demo");
   demo->callback([=] { *action = [=] { return Demo(*flags); }; });

@@ -17,18 +17,18 @@ class DemoTest(harness.TroupeTestCase):
         self.assertRegex(said, r"\nepisode \d+ \(best\) in spread\.gif: 26 pictures, summed return -\d+\.\d+\n  evaluate ")
         with open(self.path("spread.gif"), "rb") as file:
             self.assertEqual(file.read(6), b"GIF89a")
-        self.assertGreaterEqual(self.summary("spread")["wall_clock_s"], 2)
-        self.assertIn("stop.wall_clock reached", self.summary("spread")["reason"])
+        self.assertGreaterEqual(self.summary("demo")["wall_clock_s"], 2)
+        self.assertIn("stop.wall_clock reached", self.summary("demo")["reason"])
         commands = self.commands(said)
-        self.assertEqual(commands, [("evaluate", f"{self.program} evaluate runs/spread"), ("query", f"{self.program} query runs/spread"),
-                                    ("resume", f"{self.program} train --resume runs/spread --set stop.wall_clock=4")])
+        self.assertEqual(commands, [("evaluate", f"{self.program} evaluate runs/demo"), ("query", f"{self.program} query runs/demo"),
+                                    ("resume", f"{self.program} train --resume runs/demo --set stop.wall_clock=4")])
         for _, command in commands:
             self.troupe(*command.split()[1:])
 
     def test_replaces_nothing(self):
         self.write("spread.gif", "mine")
-        os.makedirs(self.path("runs", "spread_2"))
-        self.write("runs/spread_2/mine", "mine")
+        os.makedirs(self.path("runs", "demo_2"))
+        self.write("runs/demo_2/mine", "mine")
         before = self.hashes_below()
         said = self.troupe("demo", "--seconds", "1").stdout
         self.assertIn(" in spread_3.gif: ", said)
@@ -36,7 +36,7 @@ class DemoTest(harness.TroupeTestCase):
         # Where the video has a name of its own, that of the run is free.
         said = self.troupe("demo", "--seconds", "1", "--out", "mine.gif", "--directory", "elsewhere").stdout
         self.assertIn(" in mine.gif: ", said)
-        self.assertTrue(os.path.isfile(self.path("elsewhere", "spread", "summary.json")))
+        self.assertTrue(os.path.isfile(self.path("elsewhere", "demo", "summary.json")))
 
     def test_a_video_that_cannot_be_is_refused_before_the_training(self):
         self.write("there.gif", "mine")
@@ -52,7 +52,7 @@ class DemoTest(harness.TroupeTestCase):
 
     def test_what_it_trains_is_the_example(self):
         self.troupe("demo", "--seconds", "1")
-        shown = [json.loads(self.troupe("config", "show", name, "--json").stdout) for name in (self.path("runs", "spread", "config.yaml"), self.example("simple_spread_mappo.yaml"))]
+        shown = [json.loads(self.troupe("config", "show", name, "--json").stdout) for name in (self.path("runs", "demo", "config.yaml"), self.example("simple_spread_mappo.yaml"))]
         for config in shown:
             for key in ("stop", "evaluation", "experiment", "seed"):
                 config.pop(key, None)

@@ -202,8 +202,8 @@ class PythonPageTest(DocumentTest):
 class ReadmeTest(DocumentTest):
     """A reader pastes README's commands from top to end, below a checkout of the project."""
 
-    # .ci/run does the first two; the others need root or a network. What they would install, the tests' Python has.
-    LEFT_OUT = ("./troupe test", "docker-compose", "apt-get install", "python3 -m venv .venv", ".venv/bin/pip install")
+    # .ci/run does the first two; the others need root or a network, or wheel_test.py does them. What they would install, the tests' Python has.
+    LEFT_OUT = ("./troupe test", "./troupe wheel", "python3 -m venv ~/troupe", "~/troupe/bin/troupe", "docker-compose", "apt-get install", "python3 -m venv .venv", ".venv/bin/pip install")
 
     def setUp(self):
         super().setUp()
