@@ -61,8 +61,8 @@ struct DemoNames {
   std::string run, video;
 };
 
-/// demo and spread.gif, or the first of demo_2 and spread_2.gif, … of which there is neither a run nor, where --out does
-/// not say otherwise, a file. ALREADY_EXISTS where there are a thousand.
+/// demo and spread.gif, or the first of demo_2 and spread_2.gif, … of which there is neither a run nor, where --out
+/// does not say otherwise, a file. ALREADY_EXISTS where there are a thousand.
 absl::StatusOr<DemoNames> FreeNames(const DemoFlags& flags) {
   storage::FileSystem& fs = storage::FileSystem::Posix();
   for (int number = 1; number <= kMostNames; ++number) {
@@ -73,7 +73,8 @@ absl::StatusOr<DemoNames> FreeNames(const DemoFlags& flags) {
     if (!flags.out.empty() || !fs.Exists(names.video)) return names;
   }
   return absl::AlreadyExistsError(absl::StrCat("there are ", kMostNames, " runs or videos of demos in ",
-                                               flags.directory, " or here; remove some, or name --directory and --out"));
+                                               flags.directory,
+                                               " or here; remove some, or name --directory and --out"));
 }
 
 absl::StatusOr<int> Demo(const DemoFlags& flags) {
@@ -112,8 +113,7 @@ void AddDemoCommand(CLI::App& app, Action* action) {
   demo->add_option("--seconds", flags->seconds, "how long it trains")
       ->check(CLI::Range(1, kMostSeconds))
       ->capture_default_str();
-  demo->add_option("--out", flags->out,
-                   "the video, a file that ends in .gif (default: spread.gif, here)");
+  demo->add_option("--out", flags->out, "the video, a file that ends in .gif (default: spread.gif, here)");
   demo->add_option("--directory", flags->directory, "where the run goes")->capture_default_str();
   demo->footer("Example: troupe demo");
   demo->callback([=] { *action = [=] { return Demo(*flags); }; });

@@ -12,7 +12,6 @@
 namespace {
 
 void AddCommands(CLI::App& app, troupe::services::Action* action) {
-  troupe::services::AddDemoCommand(app, action);
   troupe::services::AddTrainCommand(app, action);
   troupe::services::AddLearnerCommand(app, action);
   troupe::services::AddWorkerCommand(app, action);
@@ -26,10 +25,12 @@ void AddCommands(CLI::App& app, troupe::services::Action* action) {
   troupe::services::AddCheckpointCommand(app, action);
   troupe::services::AddExportCommand(app, action);
   troupe::services::AddEnvsCommand(app, action);
+  troupe::services::AddDemoCommand(app, action);
   troupe::services::AddInitCommand(app, action);
   troupe::services::AddConfigCommand(app, action);
   troupe::services::AddDoctorCommand(app, action);
   troupe::services::AddBenchCommand(app, action);
+  troupe::services::AddCompletionCommand(app, action);
   troupe::services::AddVersionCommand(app, action);
 }
 
