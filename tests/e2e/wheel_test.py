@@ -24,6 +24,7 @@ sys.path.insert(0, os.path.join(SOURCE, "python"))
 import distribution  # noqa: E402
 
 NOBODY = 65534
+ACCOUNT = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}  # of all that is tried
 MOST_PACKAGE_BYTES = 20_000_000
 MOST_DOWNLOAD_BYTES = 170_000_000    # [cpu,python]
 MOST_INSTALLED_BYTES = 600_000_000   # the same
@@ -111,21 +112,21 @@ class WheelTest(unittest.TestCase):
             shutil.copy(path, cls.links)
         for name in ("numpy", "grpcio", "typing_extensions"):
             packed_again(name, cls.links)
-        if os.geteuid() == 0:
+        if ACCOUNT:
             os.chown(cls.home, NOBODY, NOBODY)
         cls.python = os.path.join(cls.home, "venv", "bin", "python")
         cls.troupe = os.path.join(cls.home, "venv", "bin", "troupe")
+        cls.write("spread.yaml", SPREAD_RUN)
         cls.begun = time.monotonic()
         cls.user("python3", "-m", "venv", "venv")
         cls.pip("install", f"{distribution.NAME}[cpu,python]")
         cls.site = cls.user(cls.python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip()
 
     @classmethod
-    def user(cls, *command, ok=True, folder=None, **variables):
-        """Runs a command in the user's home, or another folder, with these variables and a bare PATH. -> what it did"""
-        account = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
-        done = subprocess.run(command, cwd=folder or cls.home, env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": cls.home, **variables}, capture_output=True,
-                              text=True, timeout=120, stdin=subprocess.DEVNULL, **account)
+    def user(cls, *command, ok=True, **variables):
+        """Runs a command in the user's home, with these variables and a bare PATH. -> what it did"""
+        done = subprocess.run(command, cwd=cls.home, env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": cls.home, **variables}, capture_output=True,
+                              text=True, timeout=120, stdin=subprocess.DEVNULL, **ACCOUNT)
         if ok and done.returncode != 0:
             raise AssertionError(f"{' '.join(command)}: {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
         return done
@@ -155,7 +156,6 @@ class WheelTest(unittest.TestCase):
         return site
 
     def test_1_from_an_empty_environment_to_an_update(self):
-        self.write("spread.yaml", SPREAD_RUN)
         first = self.user(self.troupe, "train", "spread.yaml", "--name", "first", "--set", "stop.updates=1", "--set", "evaluation.at_end=false")
         seconds = time.monotonic() - self.begun
         self.assertIn("results in runs/first", first.stdout)
@@ -173,7 +173,6 @@ class WheelTest(unittest.TestCase):
         self.user(self.python, "-m", "pip", "--disable-pip-version-check", "check")
 
     def test_2_trains_evaluates_films_and_asks(self):
-        self.write("spread.yaml", SPREAD_RUN)
         said = self.user(self.troupe, "train", "spread.yaml", "--name", "spread").stdout
         self.assertRegex(said, r"evaluation, 20 episodes: return .*\n.*-\d+\.")
         # What it prints is what a person types: here the script is not on the PATH.
@@ -189,6 +188,9 @@ class WheelTest(unittest.TestCase):
     def test_3_an_environment_in_python_and_the_api(self):
         self.write("walk.py", GAME)
         self.write("walk.yaml", GAME_RUN)
+        # An environment in a checkout: that one's package is not this program's.
+        os.makedirs(os.path.join(self.home, "python", "troupe"))
+        self.write("python/troupe/env_host.py", "raise SystemExit('of a checkout')\n")
         self.assertIn("results in runs/walk", self.user(self.troupe, "train", "walk.yaml", "--name", "walk").stdout)
         script = ("import troupe\nrun = troupe.train({'env': {'name': 'cartpole'}, 'algorithm': {'name': 'ippo', 'use_agent_id': False, 'train_batch_size': 400,"
                   " 'minibatch_size': 400}, 'num_workers': 1, 'stop': {'env_steps': 800}}, name='api', progress=False)\n"
@@ -201,11 +203,9 @@ class WheelTest(unittest.TestCase):
         self.pip("install", f"{distribution.NAME}[client]")
         self.write("ask.py", "import numpy, sys\nfrom troupe.query import PolicyClient\nwith PolicyClient('unix:ask.sock') as client:\n"
                              "    print(client.policies(), client.compute_actions('shared', numpy.zeros((2, 18), numpy.float32)).actions.shape)\n")
-        self.write("spread.yaml", SPREAD_RUN)
         self.user(self.troupe, "train", "spread.yaml", "--name", "asked", "--set", "stop.updates=1", "--set", "evaluation.at_end=false")
-        account = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
         server = subprocess.Popen([self.troupe, "serve", "asked", "--listen", "unix:ask.sock"], cwd=self.home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                  stdin=subprocess.DEVNULL, env={"PATH": "/usr/bin:/bin", "HOME": self.home}, **account)
+                                  stdin=subprocess.DEVNULL, env={"PATH": "/usr/bin:/bin", "HOME": self.home}, **ACCOUNT)
         self.addCleanup(server.wait)
         self.addCleanup(server.terminate)
         deadline = time.monotonic() + 30
