@@ -21,15 +21,16 @@ void Collect(const CLI::App& app, const std::string& path, CompletionWords& word
   }
 }
 
-/// Words of options begin with '-' and are offered where one was begun: elsewhere a command or a file comes.
+/// Options are offered where a '-' was typed; else commands and files. No variable is called as one of zsh's own (path,
+/// words).
 constexpr char kBash[] = R"(_PROGRAM() {
-  local word=${COMP_WORDS[COMP_CWORD]} path="" i words
+  local word=${COMP_WORDS[COMP_CWORD]} command="" known i
   for ((i = 1; i < COMP_CWORD; ++i)); do
-    words=$(_PROGRAM_words "$path")
-    case " $words " in *" ${COMP_WORDS[i]} "*) [[ ${COMP_WORDS[i]} == -* ]] || path="${path:+$path }${COMP_WORDS[i]}" ;; esac
+    known=$(_PROGRAM_words "$command")
+    case " $known " in *" ${COMP_WORDS[i]} "*) [[ ${COMP_WORDS[i]} == -* ]] || command="${command:+$command }${COMP_WORDS[i]}" ;; esac
   done
-  words=$(_PROGRAM_words "$path")
-  COMPREPLY=($(compgen -W "$words" -- "$word"))
+  known=$(_PROGRAM_words "$command")
+  COMPREPLY=($(compgen -W "$known" -- "$word"))
   [[ $word == -* ]] || COMPREPLY+=($(compgen -f -- "$word"))
 }
 _PROGRAM_words() {
