@@ -32,7 +32,6 @@ void AddEnvsCommand(CLI::App& app, Action* action);
 void AddDoctorCommand(CLI::App& app, Action* action);
 void AddDemoCommand(CLI::App& app, Action* action);
 void AddInitCommand(CLI::App& app, Action* action);
-void AddCompletionCommand(CLI::App& app, Action* action);
 void AddConfigCommand(CLI::App& app, Action* action);
 void AddBenchCommand(CLI::App& app, Action* action);
 void AddVersionCommand(CLI::App& app, Action* action);

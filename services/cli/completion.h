@@ -5,10 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-
-namespace CLI {
-class App;
-}
+#include "services/cli/cli_command.h"
 
 namespace troupe::services {
 
@@ -22,5 +19,7 @@ CompletionWords CompletionWordsOf(const CLI::App& app);
 /// INVALID_ARGUMENT for another shell.
 absl::StatusOr<std::string> CompletionScript(const std::string& shell, const std::string& program,
                                              const CompletionWords& words);
+
+void AddCompletionCommand(CLI::App& app, Action* action);
 
 }  // namespace troupe::services

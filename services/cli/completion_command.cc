@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "lib/base/status_macros.h"
-#include "services/cli/cli_command.h"
 #include "services/cli/completion.h"
 #include <CLI/CLI.hpp>
 

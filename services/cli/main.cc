@@ -6,6 +6,7 @@
 #include "lib/base/log.h"
 #include "lib/run/memory_limit.h"
 #include "services/cli/cli_command.h"
+#include "services/cli/completion.h"
 #include "services/cli/programs.h"
 #include "services/cli/run_command_line.h"
 
