@@ -17,8 +17,8 @@ void AddCompletionCommand(CLI::App& app, Action* action) {
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   completion->footer(
-      "Example: eval \"$(troupe completion bash)\"          in ~/.bashrc; zsh likewise\n"
-      "         troupe completion fish > ~/.config/fish/completions/troupe.fish");
+      "Example: troupe completion fish > ~/.config/fish/completions/troupe.fish\n"
+      "         eval \"$(troupe completion bash)\"          in ~/.bashrc; zsh likewise");
   // Asked when all commands are there.
   completion->callback([=, &app] {
     *action = [=, &app]() -> absl::StatusOr<int> {
