@@ -169,7 +169,7 @@ class HeldError:
 def unnamed_file(text: str) -> Iterator[int]:
     """A descriptor of a file with this text, which has no name and goes with the last process that has it: a configuration may hold secrets, and a
     command line is everybody's to read. A child that is given it reads /dev/fd/N. TroupeError where there is no program to be given it."""
-    if foreign_machine():
+    if not hasattr(os, "memfd_create"):
         raise TroupeError(not_found())
     low = os.memfd_create("troupe-configuration")
     try:
