@@ -35,6 +35,10 @@ if(TROUPE_BUILD_BENCHMARKS)
   find_package(benchmark REQUIRED CONFIG)
 endif()
 
+# What pip calls us.
+file(STRINGS ${CMAKE_SOURCE_DIR}/python/troupe/version.py TROUPE_DISTRIBUTION REGEX "^DISTRIBUTION = ")
+string(REGEX REPLACE "^DISTRIBUTION = \"([^\"]+)\"$" "\\1" TROUPE_DISTRIBUTION "${TROUPE_DISTRIBUTION}")
+
 # The LibTorch that ./troupe fetches, and the only one that a bundle takes: its C++ interface changes with every version.
 file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/libtorch.pin TROUPE_LIBTORCH_VERSION REGEX "^torch==")
 string(REGEX REPLACE "^torch==([^ ]+).*" "\\1" TROUPE_LIBTORCH_VERSION "${TROUPE_LIBTORCH_VERSION}")

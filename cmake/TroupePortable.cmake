@@ -7,6 +7,8 @@
 # Debian has no archive of these: Google Benchmark, which no program of the bundle uses, stays shared; spdlog and fmt are made below.
 set(_portable_shared libbenchmark)
 set(_portable_compiled libspdlog libfmt)
+# gRPC without TLS and xDS, which nothing here calls: a fifth of a program.
+set(_portable_plain libgrpc libgrpc++)
 
 # No program may remember a folder of this machine.
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH OFF)
@@ -29,6 +31,9 @@ function(_portable_archive out file)
     return()
   endif()
   set(archive ${CMAKE_MATCH_1}/${CMAKE_MATCH_2}.a)
+  if(CMAKE_MATCH_2 IN_LIST _portable_plain)
+    set(archive ${CMAKE_MATCH_1}/${CMAKE_MATCH_2}_unsecure.a)
+  endif()
   if(NOT EXISTS ${archive})
     message(FATAL_ERROR "TROUPE_PORTABLE links ${file} as an archive, but there is no ${archive}; expected the package's .a beside its .so")
   endif()

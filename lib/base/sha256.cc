@@ -1,16 +1,20 @@
 #include "lib/base/sha256.h"
 
+// EVP_Digest, and SHA256 in one call, would bring all of OpenSSL's algorithms into a program that is linked with its
+// archive.
+#define OPENSSL_API_COMPAT 10100
 #include "absl/strings/escaping.h"
-#include "lib/base/check.h"
-#include <openssl/evp.h>
+#include <openssl/sha.h>
 
 namespace troupe::base {
 
 std::string Sha256(std::string_view bytes) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  TROUPE_CHECK(EVP_Digest(bytes.data(), bytes.size(), digest, &size, EVP_sha256(), nullptr) == 1);
-  return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest), size));
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256_CTX state;
+  SHA256_Init(&state);
+  SHA256_Update(&state, bytes.data(), bytes.size());
+  SHA256_Final(digest, &state);
+  return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest), sizeof(digest)));
 }
 
 }  // namespace troupe::base

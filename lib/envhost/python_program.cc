@@ -82,6 +82,8 @@ absl::StatusOr<std::string> FindPackage() {
     return absl::NotFoundError(absl::StrCat(kVariable, " is ", base::LogSafe(told), ", which holds no ", kModule,
                                             ", expected the folder that does"));
   }
+  // A wheel's program lies in the package itself, SITE/troupe/bin, where the interpreter finds it: no checkout's above.
+  if (HoldsPackage(OwnFolder().parent_path().parent_path())) return "";
   for (fs::path folder = OwnFolder(); folder.has_relative_path(); folder = folder.parent_path()) {
     if (HoldsPackage(folder / "python")) return (folder / "python").string();
   }

@@ -17,8 +17,8 @@ absl::StatusOr<std::string> FindInterpreter(const std::string& interpreter);
 std::string ModuleName(std::string_view name, const std::string& folder);
 
 /// The folder that holds the Python package `troupe`, for PYTHONPATH: $TROUPE_PYTHON; else python/ beside a build in
-/// its source tree; else share/troupe/python beside an installed bin/. Empty: none of them, and the interpreter has it
-/// installed or it fails. NOT_FOUND when $TROUPE_PYTHON does not hold it.
+/// its source tree; else share/troupe/python beside an installed bin/. Empty: none of them, or this program is a
+/// wheel's, and the interpreter has it installed or it fails. NOT_FOUND when $TROUPE_PYTHON does not hold it.
 absl::StatusOr<std::string> FindPackage();
 
 /// The module that shortens the host's way for the usual step, of the build that this program is of. Empty: none, and

@@ -76,12 +76,42 @@ class PackageTest(unittest.TestCase):
         os.environ.pop("VIRTUAL_ENV", None)
         self.assertEqual(self.python("-m", "troupe", "version").stdout, f"asked version, in {venv}\n")
 
+    def elsewhere(self, system, machine, script):
+        """Runs a script on another system: what that has not is not there."""
+        fake = (f"import os, platform, sys\nplatform.system, platform.machine = (lambda: '{system}'), (lambda: '{machine}')\n"
+                "sys.modules['fcntl'] = None\nfor name in ('register_at_fork', 'memfd_create', 'fork'):\n    delattr(os, name)\n")
+        done = self.python("-c", fake + script)
+        self.assertEqual(done.stderr.count("\n") if "Traceback" not in done.stderr else done.stderr, 1 if done.returncode else 0)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_on_other_systems_a_sentence_says_how_to_train(self):
+        self.install()
+        shutil.rmtree(self.checkout)
+        for system, machine in (("Darwin", "arm64"), ("Windows", "AMD64"), ("Linux", "aarch64")):
+            code, said = self.elsewhere(system, machine, "from troupe.__main__ import main\nsys.argv = ['troupe', 'train', 'x.yaml']\nsys.exit(main())\n")
+            self.assertEqual(code, 1)
+            self.assertIn(f"this is {system} ({machine});", said)
+            self.assertIn('`docker run --rm --platform linux/amd64 -v "$PWD:/runs" troupe/learner train /runs/CONFIG.yaml --directory /runs`', said)
+            code, said = self.elsewhere(system, machine, "import troupe\nconfig = troupe.Config({'seed': 1}).environment('cartpole')\n"
+                                        "try:\n    config.train()\nexcept troupe.TroupeError as error:\n    print(error)\n")
+            self.assertEqual(code, 0, said)
+            self.assertIn(f"this is {system} ({machine});", said)
+
+    def test_commands_are_printed_as_a_person_types_them(self):
+        self.install()
+        script = os.path.join(self.site, "bin", "troupe")
+        ask = "import sys; from troupe.__main__ import spelling; print(spelling('/program'))"
+        spelled = lambda path, argv0: self.python("-c", f"import sys; sys.argv[0] = {argv0!r}\n" + ask, PATH=path).stdout.strip()
+        self.assertEqual(spelled("/usr/bin:/bin", script), script)
+        self.assertEqual(spelled(os.path.dirname(script) + ":/usr/bin:/bin", script), "troupe")
+        self.assertEqual(spelled("/usr/bin:/bin", "/no/such/troupe"), "/program")
+
     def test_without_a_program_or_a_library_it_says_so(self):
         self.install()
         shutil.rmtree(self.checkout)
         done = self.python("-m", "troupe", "train")
         self.assertEqual((done.returncode, done.stdout), (1, ""))
-        self.assertRegex(done.stderr, r"^troupe: error: found no program troupe: .*install from a checkout.*TROUPE_PROGRAM=CHECKOUT/troupe\n$")
+        self.assertRegex(done.stderr, r"^troupe: error: found no program troupe: .*the wheel of troupe-rl.*from a checkout.*TROUPE_PROGRAM=CHECKOUT/troupe\n$")
         done = self.python("-m", "troupe", TROUPE_PROGRAM="/no/such")
         self.assertIn("found no program troupe at /no/such", done.stderr)
         done = self.python("-c", "import troupe; troupe.envs.NativeEnv('mpe/simple_spread')")

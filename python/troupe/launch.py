@@ -108,7 +108,8 @@ class TrainProcess:
 
 
 _running: Set[TrainProcess] = set()
-os.register_at_fork(after_in_child=_running.clear)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_running.clear)
 
 
 @atexit.register

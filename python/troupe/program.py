@@ -6,10 +6,10 @@ What it says of an error is what an exception of this package says: nothing is c
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import importlib.metadata
 import json
 import os
+import platform
 import re
 import shutil
 import signal
@@ -21,8 +21,14 @@ import urllib.request
 import weakref
 from typing import IO, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Type
 
+from troupe.version import DISTRIBUTION
+
+try:
+    import fcntl
+except ImportError:  # Windows, where there is no program to start
+    pass
+
 VARIABLE = "TROUPE_PROGRAM"
-DISTRIBUTION = "troupe"
 
 # ./troupe, a script, uses descriptors below 10 for its locks: what a child gets has a larger number.
 _FIRST_FD = 64
@@ -74,11 +80,22 @@ def candidates() -> List[str]:
         os.path.join(checkout, "troupe") for checkout in checkouts if checkout and os.path.isfile(os.path.join(checkout, "CMakePresets.json"))]
 
 
+def foreign_machine() -> str:
+    """This machine's system and processor where the programs are made for others; "" on Linux for x86-64."""
+    system, processor = platform.system(), platform.machine()
+    return "" if (system, processor) == ("Linux", "x86_64") else f"{system} ({processor})"
+
+
 def not_found() -> str:
     """The sentence for who has no program."""
     given = os.environ.get(VARIABLE)
-    return (f"found no program troupe{f' at {given}' if given else ''}: the Python package comes without it; install from a checkout of Troupe "
-            f"(pip install CHECKOUT/python), or say where it is with {VARIABLE}=CHECKOUT/troupe")
+    foreign = foreign_machine()
+    if foreign and not given:
+        return (f"troupe's programs run on Linux for x86-64, and this is {foreign}; in a clone of Troupe "
+                "`docker build --platform linux/amd64 -f docker/Dockerfile --target learner -t troupe/learner .` makes an image, and "
+                '`docker run --rm --platform linux/amd64 -v "$PWD:/runs" troupe/learner train /runs/CONFIG.yaml --directory /runs` trains with it')
+    return (f"found no program troupe{f' at {given}' if given else ''}: the Python package comes without it; install the wheel of {DISTRIBUTION} for Linux "
+            f"(glibc 2.34 or later), or from a checkout of Troupe (pip install CHECKOUT/python), or say where it is with {VARIABLE}=CHECKOUT/troupe")
 
 
 def find_program() -> str:
@@ -151,7 +168,9 @@ class HeldError:
 @contextlib.contextmanager
 def unnamed_file(text: str) -> Iterator[int]:
     """A descriptor of a file with this text, which has no name and goes with the last process that has it: a configuration may hold secrets, and a
-    command line is everybody's to read. A child that is given it reads /dev/fd/N."""
+    command line is everybody's to read. A child that is given it reads /dev/fd/N. TroupeError where there is no program to be given it."""
+    if not hasattr(os, "memfd_create"):
+        raise TroupeError(not_found())
     low = os.memfd_create("troupe-configuration")
     try:
         high = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _FIRST_FD)
@@ -199,7 +218,8 @@ class Lifeline:
             line.close()
 
 
-os.register_at_fork(after_in_child=Lifeline.leave_to_parent)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=Lifeline.leave_to_parent)
 
 
 def spawn(arguments: Sequence[str], stdout: Any, stderr: Any, fds: Sequence[int] = (), own: Optional[Mapping[str, str]] = None) -> "Child":

@@ -30,6 +30,7 @@ void AddCheckpointCommand(CLI::App& app, Action* action);
 void AddExportCommand(CLI::App& app, Action* action);
 void AddEnvsCommand(CLI::App& app, Action* action);
 void AddDoctorCommand(CLI::App& app, Action* action);
+void AddDemoCommand(CLI::App& app, Action* action);
 void AddInitCommand(CLI::App& app, Action* action);
 void AddConfigCommand(CLI::App& app, Action* action);
 void AddBenchCommand(CLI::App& app, Action* action);

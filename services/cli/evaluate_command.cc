@@ -20,6 +20,7 @@
 #include "lib/run/rollout_setup.h"
 #include "lib/storage/file_system.h"
 #include "services/cli/cli_command.h"
+#include "services/cli/evaluate_flags.h"
 #include "services/cli/output.h"
 #include "services/cli/run_command_line.h"
 #include "services/cli/run_path.h"
@@ -28,22 +29,6 @@
 
 namespace troupe::services {
 namespace {
-
-struct EvaluateFlags {
-  std::string run;
-  std::string checkpoint = "latest";
-  std::string directory = "runs";
-  int64_t episodes = 0;  // 0: as the run's configuration says
-  int64_t seed = -1;     // -1: as above
-  bool deterministic = false;
-  run::RunChanges changes;
-  std::string experiment;  // empty: nothing is written
-  std::string video;       // empty: none
-  std::string video_episode = "best";
-  run::VideoOptions video_options;
-  bool overwrite = false;
-  bool json = false;
-};
 
 /// The return of each policy, a line each; empty where the agents of an episode share one return, or learned from one
 /// reward: their sum says all then.
@@ -137,6 +122,8 @@ absl::Status WriteVideo(const EvaluateFlags& flags, const rollout::RolloutConfig
   return absl::OkStatus();
 }
 
+}  // namespace
+
 absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.run, flags.directory));
   TROUPE_RETURN_IF_ERROR(ActWhereLibTorchIs([&] { return NamesModules(folder + "/config.yaml"); }));
@@ -177,15 +164,13 @@ absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
   }
   if (flags.json) {
     std::printf("%s\n", run::EvaluationWithEpisodesJson(result, request.seed, names).c_str());
-  } else {
+  } else if (flags.tables) {
     PrintResult(result, loaded.checkpoint, request.deterministic, ByPolicy(result, run, names.policies));
     if (!flags.experiment.empty()) std::printf("results in %s\n", results.c_str());
   }
   if (!flags.video.empty()) TROUPE_RETURN_IF_ERROR(WriteVideo(flags, film_config, request, result, loaded, names));
   return 0;
 }
-
-}  // namespace
 
 void AddEvaluateCommand(CLI::App& app, Action* action) {
   const auto flags = std::make_shared<EvaluateFlags>();

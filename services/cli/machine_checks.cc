@@ -13,6 +13,7 @@
 #include "lib/base/log.h"
 #include "lib/rpc/admission.h"
 #include "services/cli/programs.h"
+#include "services/torch_launcher/find_libtorch.h"
 #include <nlohmann/json.hpp>
 
 namespace troupe::services {
@@ -77,6 +78,8 @@ MachineCheck CheckLearner(const absl::StatusOr<std::string>& program, const absl
   MachineCheck check{"LibTorch", Verdict::kFailed, "", absl::StrCat("LibTorch ", wanted), ""};
   check.remedy =
       absl::StrCat("python3 -m pip install torch==", wanted, ", or TROUPE_LIBTORCH=FOLDER; of a clone: ./troupe build");
+  const std::string site = program.ok() ? SitePackagesOf(*program) : "";
+  if (!site.empty()) check.remedy = LibTorchRemedy(site, wanted);
   if (!program.ok()) {
     check.got = std::string(program.status().message());
   } else if (!answer.ok()) {

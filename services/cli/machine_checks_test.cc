@@ -57,6 +57,14 @@ TEST(MachineChecksTest, TheLearnerSaysWhichLibTorchItLoads) {
   EXPECT_EQ(none.got, "there is no troupe-learner");
 }
 
+TEST(MachineChecksTest, OfAWheelTheRemedyNamesItsExtra) {
+  const MadeUpFolder folder;
+  folder.Write("site/troupe/__init__.py", "");
+  const MachineCheck missing =
+      CheckLearner(folder / "site/troupe/bin/troupe-learner", Answer(kExited1, "no LibTorch\n"), "2.11.0");
+  EXPECT_THAT(missing.remedy, HasSubstr("pip install '" TROUPE_DISTRIBUTION "[cpu]'"));
+}
+
 TEST(MachineChecksTest, PythonIsForEnvironmentsInPythonAlone) {
   const auto check = [](const absl::StatusOr<ProgramAnswer>& answer) {
     return CheckPython(std::string("/usr/bin/python3"), answer);

@@ -6,6 +6,7 @@
 #include "lib/base/log.h"
 #include "lib/run/memory_limit.h"
 #include "services/cli/cli_command.h"
+#include "services/cli/completion.h"
 #include "services/cli/programs.h"
 #include "services/cli/run_command_line.h"
 
@@ -25,10 +26,12 @@ void AddCommands(CLI::App& app, troupe::services::Action* action) {
   troupe::services::AddCheckpointCommand(app, action);
   troupe::services::AddExportCommand(app, action);
   troupe::services::AddEnvsCommand(app, action);
+  troupe::services::AddDemoCommand(app, action);
   troupe::services::AddInitCommand(app, action);
   troupe::services::AddConfigCommand(app, action);
   troupe::services::AddDoctorCommand(app, action);
   troupe::services::AddBenchCommand(app, action);
+  troupe::services::AddCompletionCommand(app, action);
   troupe::services::AddVersionCommand(app, action);
 }
 

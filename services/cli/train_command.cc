@@ -29,27 +29,12 @@
 #include "services/cli/run_path.h"
 #include "services/cli/socket_folder.h"
 #include "services/cli/supervisor.h"
+#include "services/cli/train_flags.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 namespace troupe::services {
 namespace {
-
-struct TrainFlags {
-  std::string config;
-  std::vector<std::string> overrides;
-  int workers = -1;
-  std::string name;
-  std::string directory;  ///< empty: as configured
-  std::string python;     ///< env.python.interpreter; empty: as configured
-  std::string resume;
-  bool resume_or_start = false;
-  std::string start_over;
-  std::string warm_start;
-  std::vector<std::string> allow_python;
-  std::string log_level = "info";
-  bool json = false;
-};
 
 /// A user's network, by its SHA-256.
 struct Module {
@@ -190,6 +175,8 @@ absl::Status PrintSummary(const std::string& folder) {
   return absl::OkStatus();
 }
 
+}  // namespace
+
 absl::StatusOr<int> Train(const TrainFlags& flags) {
   const absl::StatusOr<Plan> made = MakePlan(flags);
   if (!made.ok()) return base::RefusedIfFinal(made.status());
@@ -227,15 +214,13 @@ absl::StatusOr<int> Train(const TrainFlags& flags) {
     in_order = supervisor.ended_in_order();
   }
   // Of a run that failed the error is the last word, and says how it goes on.
-  if (in_order) {
+  if (in_order && flags.says_next) {
     std::fputs(NextCommandsText(OwnSpelling(), ReadEndedRun(plan.folder)).c_str(), stdout);
     std::fflush(stdout);
   }
   if (in_order && flags.json) TROUPE_RETURN_IF_ERROR(PrintSummary(plan.folder));
   return code;
 }
-
-}  // namespace
 
 void AddTrainCommand(CLI::App& app, Action* action) {
   const auto flags = std::make_shared<TrainFlags>();

@@ -76,9 +76,21 @@ absl::StatusOr<std::string> FolderOfVariable(const std::string& variable, const 
       ", as torch/", kLibrary, " (a site-packages) or ", kLibrary, " (LibTorch's zip) in that folder"));
 }
 
-std::string Remedy(const std::string& expected) {
-  return absl::StrCat("; install it with pip install torch==", expected,
-                      ", or set TROUPE_LIBTORCH to the folder that holds torch/");
+std::string Remedy(const LibTorchPlaces& places, const std::string& expected) {
+  return "; " + LibTorchRemedy(places.site, expected);
+}
+
+/// The first package beside the program that has the version, else the first that there is; nullopt where there is
+/// none.
+std::optional<std::string> FolderBeside(const std::string& site, const std::string& expected) {
+  std::optional<std::string> found;
+  for (const char* package : {"torch", "troupe_libtorch"}) {
+    const std::string folder = (fs::path(site) / package).string();
+    if (!HoldsLibTorch(folder)) continue;
+    if (Release(LibTorchVersion(folder)) == expected) return folder;
+    if (!found.has_value()) found = folder;
+  }
+  return found;
 }
 
 absl::StatusOr<std::string> FolderOfPython(const LibTorchPlaces& places, const std::string& expected) {
@@ -86,14 +98,37 @@ absl::StatusOr<std::string> FolderOfPython(const LibTorchPlaces& places, const s
   if (!folder.ok()) {
     return absl::NotFoundError(absl::StrCat("this build needs LibTorch ", expected,
                                             ", but there is none: TROUPE_LIBTORCH is not set and ",
-                                            folder.status().message(), Remedy(expected)));
+                                            folder.status().message(), Remedy(places, expected)));
   }
   if (HoldsLibTorch(*folder)) return fs::path(*folder).lexically_normal().string();
   return absl::NotFoundError(absl::StrCat("this build needs LibTorch ", expected, ", but python3's package torch in ",
-                                          base::LogSafe(*folder), " holds no ", kLibrary, Remedy(expected)));
+                                          base::LogSafe(*folder), " holds no ", kLibrary, Remedy(places, expected)));
+}
+
+absl::StatusOr<std::string> FindFolder(const LibTorchPlaces& places, const std::string& expected) {
+  if (!places.variable.empty()) return FolderOfVariable(places.variable, expected);
+  if (!places.site.empty()) {
+    const std::optional<std::string> folder = FolderBeside(places.site, expected);
+    if (folder.has_value()) return *folder;
+  }
+  return FolderOfPython(places, expected);
 }
 
 }  // namespace
+
+std::string SitePackagesOf(const std::string& program) {
+  const fs::path package = fs::path(program).parent_path().parent_path();
+  std::error_code error;
+  const bool wheel = package.filename() == "troupe" && fs::is_regular_file(package / "__init__.py", error);
+  return wheel ? package.parent_path().string() : "";
+}
+
+std::string LibTorchRemedy(const std::string& site, const std::string& expected) {
+  const std::string package = site.empty() ? absl::StrCat("pip install torch==", expected)
+                                           : "pip install '" TROUPE_DISTRIBUTION
+                                             "[cpu]' (for an NVIDIA GPU '" TROUPE_DISTRIBUTION "[cuda]')";
+  return absl::StrCat("install it with ", package, ", or set TROUPE_LIBTORCH to the folder that holds torch/");
+}
 
 std::string LibTorchVersion(const std::string& folder) {
   std::optional<std::string> version = VersionOfModule(fs::path(folder) / "version.py");
@@ -104,11 +139,7 @@ std::string LibTorchVersion(const std::string& folder) {
 
 absl::StatusOr<LibTorch> FindLibTorch(const LibTorchPlaces& places, const std::string& expected) {
   LibTorch found;
-  if (!places.variable.empty()) {
-    TROUPE_ASSIGN_OR_RETURN(found.folder, FolderOfVariable(places.variable, expected));
-  } else {
-    TROUPE_ASSIGN_OR_RETURN(found.folder, FolderOfPython(places, expected));
-  }
+  TROUPE_ASSIGN_OR_RETURN(found.folder, FindFolder(places, expected));
   const std::string version = LibTorchVersion(found.folder);
   found.version = Release(version);
   if (found.version == expected) return found;
@@ -116,7 +147,7 @@ absl::StatusOr<LibTorch> FindLibTorch(const LibTorchPlaces& places, const std::s
       "this build needs LibTorch ", expected, ", got ",
       version.empty() ? "one that does not say its version (in version.py, torch-*.dist-info or build-version)"
                       : base::LogSafe(version),
-      " in ", base::LogSafe(found.folder), Remedy(expected)));
+      " in ", base::LogSafe(found.folder), Remedy(places, expected)));
 }
 
 LibTorch LoadedLibTorch() {

@@ -9,11 +9,13 @@
 
 namespace troupe::services {
 
-/// Where LibTorch is looked for: in the variable's folder where that is set, else in the package torch of python3.
+/// Where LibTorch is looked for: in the variable's folder where that is set; else in the packages torch and
+/// troupe_libtorch beside a wheel's program, the first that has the version; else in the package torch of python3.
 struct LibTorchPlaces {
   std::string
       variable;      ///< TROUPE_LIBTORCH: a folder with torch/ (a site-packages) or lib/ (LibTorch's zip); "": not set
   std::string path;  ///< PATH, where python3 is
+  std::string site;  ///< SitePackagesOf the program; "": it is not of a wheel
   absl::Duration python_timeout = absl::Seconds(10);
 };
 
@@ -27,6 +29,13 @@ struct LibTorch {
 /// variable is not set, and waits for it up to the timeout. NOT_FOUND: there is none; FAILED_PRECONDITION: another
 /// version, or it does not say which. The message is one sentence for a person.
 absl::StatusOr<LibTorch> FindLibTorch(const LibTorchPlaces& places, const std::string& expected);
+
+/// The folder with the packages among which `program` is installed, SITE/troupe/bin/NAME; "" where it is not of a
+/// wheel.
+std::string SitePackagesOf(const std::string& program);
+
+/// What a person does for a LibTorch of version `expected`; `site` as in LibTorchPlaces. Begins with "install".
+std::string LibTorchRemedy(const std::string& site, const std::string& expected);
 
 /// What a LibTorch's folder says its version is, in version.py, in the dist-info beside the folder, or in
 /// build-version;

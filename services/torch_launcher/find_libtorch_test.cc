@@ -139,6 +139,40 @@ TEST(FindLibTorch, NoneAtAllIsOneSentence) {
               HasSubstr("did not say within 200ms where its package torch is; install it with"));
 }
 
+TEST(FindLibTorch, BesideTheProgramOfAWheel) {
+  const MadeUpFolder folder;
+  const auto write = [&](const std::string& package, const std::string& version) {
+    folder.Write("site/" + package + "/lib/libtorch_cpu.so", "");
+    folder.Write("site/" + package + "/version.py", "__version__ = '" + version + "'\n");
+  };
+  LibTorchPlaces places = {"", folder.Python("echo troupe-libtorch:"), folder / "site"};
+  constexpr char kRemedy[] =
+      "; install it with pip install '" TROUPE_DISTRIBUTION "[cpu]' (for an NVIDIA GPU '" TROUPE_DISTRIBUTION
+      "[cuda]'), or set TROUPE_LIBTORCH to the folder that holds torch/";
+  EXPECT_THAT(Message(FindLibTorch(places, kExpected)), HasSubstr(std::string("has no package torch") + kRemedy));
+  write("torch", "2.10.0+cpu");
+  EXPECT_EQ(Message(FindLibTorch(places, kExpected)),
+            "this build needs LibTorch 2.11.0, got 2.10.0+cpu in " + folder / "site/torch" + kRemedy);
+  // A torch that the user needs for other things is not in the way.
+  write("troupe_libtorch", "2.11.0");
+  EXPECT_EQ(FindLibTorch(places, kExpected)->folder, folder / "site/troupe_libtorch");
+  // One that will do may have CUDA.
+  write("torch", "2.11.0+cu130");
+  EXPECT_EQ(FindLibTorch(places, kExpected)->folder, folder / "site/torch");
+  places.variable = folder / "site/troupe_libtorch";
+  EXPECT_EQ(FindLibTorch(places, kExpected)->folder, folder / "site/troupe_libtorch");
+}
+
+TEST(FindLibTorch, PackagesThatAWheelIsInstalledAmong) {
+  const MadeUpFolder folder;
+  folder.Write("site/troupe/__init__.py", "");
+  folder.Write("bundle/bin/troupe", "");
+  EXPECT_EQ(SitePackagesOf(folder / "site/troupe/bin/troupe-learner"), folder / "site");
+  EXPECT_EQ(SitePackagesOf(folder / "bundle/bin/troupe"), "");
+  EXPECT_EQ(SitePackagesOf("/troupe/bin/troupe"), "");
+  EXPECT_EQ(SitePackagesOf(""), "");
+}
+
 TEST(FindLibTorch, LibrariesOfCudaBesideIt) {
   const MadeUpFolder folder;
   WriteTorch(folder, "2.11.0");

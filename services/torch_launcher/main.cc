@@ -1,5 +1,7 @@
-// troupe-torch: starts a program of the bundle that needs LibTorch. It is called by the program's name, through a link
-// (bin/troupe-learner -> ../libexec/troupe/troupe-torch); the program itself lies beside it.
+// troupe-torch: starts a program of the bundle or the wheel that needs LibTorch. It is called by the program's name. In
+// the bundle that is a link (bin/troupe-learner -> ../libexec/troupe/troupe-torch), and the program itself lies beside
+// this one; wheels hold no links, so it is a copy there (troupe/bin/troupe-learner), and the program lies in
+// troupe/libexec.
 
 #include <unistd.h>
 
@@ -32,18 +34,20 @@ std::string Variable(const char* name) {
 absl::Status Launch(const std::string& name, char** argv) {
   std::error_code error;
   const fs::path own = fs::read_symlink("/proc/self/exe", error);
-  const fs::path program = own.parent_path() / name;
-  if (name == own.filename() || !fs::is_regular_file(program, error)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("got the name ", base::LogSafe(name), ", expected to be called by the name of a program in ",
-                     own.parent_path().string(), ", as the links in bin/, tests/ and bench/ do"));
-  }
   LibTorchPlaces places;
+  places.site = SitePackagesOf(own.string());
+  const fs::path folder = places.site.empty() ? own.parent_path() : own.parent_path().parent_path() / "libexec";
+  const fs::path program = folder / name;
+  if (program == own || !fs::is_regular_file(program, error)) {
+    return absl::InvalidArgumentError(absl::StrCat("got the name ", base::LogSafe(name),
+                                                   ", expected to be called by the name of a program in ",
+                                                   folder.string(), ", as the links in bin/, tests/ and bench/ do"));
+  }
   places.variable = Variable("TROUPE_LIBTORCH");
   places.path = Variable("PATH");
   TROUPE_ASSIGN_OR_RETURN(const LibTorch libtorch, FindLibTorch(places, TROUPE_LIBTORCH_VERSION));
   const std::vector<std::string> folders = LibraryFolders(libtorch);
-  TROUPE_RETURN_IF_ERROR(SetLibraryPath(folders, NeededStubs((own.parent_path() / "stubs").string(), folders)));
+  TROUPE_RETURN_IF_ERROR(SetLibraryPath(folders, NeededStubs((folder / "stubs").string(), folders)));
   execv(program.c_str(), argv);
   return absl::InternalError(absl::StrCat("cannot start ", program.string(), ": ", std::strerror(errno)));
 }

@@ -11,7 +11,7 @@ import harness
 
 COMMANDS = ["train", "worker", "evaluate", "serve", "query", "status", "stop", "policy", "policy ls", "policy add", "policy copy", "policy import",
             "policy remove", "policy freeze", "policy thaw", "policy set-trainable", "mapping", "mapping show", "mapping set", "checkpoint", "checkpoint ls", "checkpoint save", "checkpoint verify", "export", "envs", "envs ls", "envs check",
-            "envs replay", "envs bench", "config", "config show", "config defaults", "init", "doctor", "bench", "version"]
+            "envs replay", "envs bench", "config", "config show", "config defaults", "demo", "init", "doctor", "bench", "completion", "version"]
 
 
 class CliTest(harness.TroupeTestCase):
@@ -38,6 +38,17 @@ class CliTest(harness.TroupeTestCase):
             text = self.troupe(*command.split(), "--help").stdout
             self.assertRegex(text, rf"(?m)^Usage: troupe{' ' if command else ''}{command}( |$)", command)
             self.assertNotIn(os.path.dirname(self.program), text, command)
+
+    def test_bash_completes_commands_options_and_files(self):
+        self.write("run.yaml", "")
+        script = self.troupe("completion", "bash").stdout
+        for words, expected in ((["po"], ["policy"]), (["policy", "fr"], ["freeze"]), (["train", "run.yaml", "--resume-o"], ["--resume-or-start"]),
+                                (["policy", "copy", "--fr"], ["--frozen"]), (["train", "ru"], ["run.yaml"]), (["--vers"], ["--version"])):
+            typed = " ".join(f"'{word}'" for word in ["troupe", *words])
+            done = subprocess.run(["bash", "-c", f'eval "$1"; COMP_WORDS=({typed}); COMP_CWORD={len(words)}; _troupe; printf "%s\\n" "${{COMPREPLY[@]}}"', "bash", script],
+                                  capture_output=True, text=True, cwd=self.folder)
+            self.assertEqual((done.stdout.split(), done.stderr), (expected, ""), words)
+        self.fails("completion", "tcsh", saying=["tcsh"], code=2)
 
     def test_wrong_use_is_an_error_with_code_2(self):
         self.fails(saying=["troupe needs a command: one of train, learner"], code=2)

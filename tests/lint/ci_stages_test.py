@@ -16,7 +16,7 @@ import unittest
 SOURCE = ""
 # What the script itself needs; docker and debootstrap are there only where a test puts them.
 TOOLS = ["bash", "cat", "dirname", "env", "grep", "mktemp", "rm", "sed", "sleep", "tail", "tee"]
-STAGES = ["release", "learns", "bundle", "bundle test", "asan+ubsan", "tsan", "clang thread safety", "compose", "newcomer"]
+STAGES = ["release", "learns", "bundle", "bundle test", "wheel", "wheel test", "asan+ubsan", "tsan", "clang thread safety", "compose", "newcomer"]
 # Notes the arguments of a stand-in, and what it is told to answer.
 NOTE = '#!/bin/bash\necho "$(basename "$0" .sh) $*" >> "$NOTES"\n'
 
@@ -80,8 +80,8 @@ class CiStages(unittest.TestCase):
         self.assertEqual(status, 0, text)
         self.assertEqual(self.why_skipped(text, "compose"), "there is no docker daemon")
         self.assertEqual(self.why_skipped(text, "newcomer"), "there is no debootstrap")
-        # Three stages of tests with 5 each and 2 skipped, and four others.
-        self.assertEqual(self.counts(text), (3 * 5 + 4, 0, 3 * 2 + 2), text)
+        # Three stages of tests with 5 each and 2 skipped, and six others.
+        self.assertEqual(self.counts(text), (3 * 5 + 6, 0, 3 * 2 + 2), text)
         for stage in STAGES[:-2]:
             self.assertIn(f"=== {stage}: exit status 0", text)
 
@@ -116,7 +116,7 @@ class CiStages(unittest.TestCase):
         self.assertIn("=== compose: exit status 0", text)
         if os.geteuid() == 0:
             self.assertEqual(self.notes("newcomer_test"), [f"--ca {self.path('given.crt')} -- --set stop.env_steps=1000000"])
-            self.assertEqual(self.counts(text), (3 * 5 + 6, 0, 3 * 2), text)
+            self.assertEqual(self.counts(text), (3 * 5 + 8, 0, 3 * 2), text)
         else:
             self.assertEqual(self.why_skipped(text, "newcomer"), "only root may make a machine")
 
@@ -136,8 +136,8 @@ class CiStages(unittest.TestCase):
         self.assertEqual(status, 0, text)
         for stage in ("asan+ubsan", "tsan", "clang thread safety"):
             self.assertRegex(self.why_skipped(text, stage) or "", r"^it takes about 0 minutes here, and 60 of 60 are over", text)
-        self.assertEqual(self.counts(text), (5 + 3, 0, 5), text)
-        self.assertEqual(len(self.notes("troupe")), 2, self.notes("troupe"))  # the tests of release, and the bundle
+        self.assertEqual(self.counts(text), (5 + 5, 0, 5), text)
+        self.assertEqual(len(self.notes("troupe")), 3, self.notes("troupe"))  # the tests of release, the bundle and the wheels
         status, text = self.run_ci(spent_s=60 * 60)
         self.assertIsNone(self.why_skipped(text, "tsan"), text)
 
@@ -162,8 +162,8 @@ class CiStages(unittest.TestCase):
         self.assertEqual(status, 1, text)
         for stage in STAGES[:-1]:
             self.assertIn(f"=== {stage}: exit status", text)
-        # Two tests in each of three stages, a bundle and clang that are not built, and compose.
-        self.assertEqual(self.counts(text), (3 * 3 + 2, 3 * 2 + 3, 1), text)
+        # Two tests in each of three stages, a bundle, wheels and clang that are not built, and compose.
+        self.assertEqual(self.counts(text), (3 * 3 + 3, 3 * 2 + 4, 1), text)
 
 
 if __name__ == "__main__":
