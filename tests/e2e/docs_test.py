@@ -198,10 +198,8 @@ class PythonPageTest(DocumentTest):
 class ReadmeTest(pages.PageTestCase):
     """A reader pastes README's commands from top to end, below a checkout of the project."""
 
-    # .ci/run does the first two; the others need root or a network.
-    left_out = ("./troupe test", "docker-compose", *pages.PageTestCase.left_out)
-    # .ci/run does the first two; the others need root or a network, or wheel_test.py does them. What they would install, the tests' Python has.
-    LEFT_OUT = ("./troupe test", "./troupe wheel", "python3 -m venv ~/troupe", "~/troupe/bin/troupe", "docker-compose", "apt-get install", "python3 -m venv .venv", ".venv/bin/pip install")
+    # .ci/run does the first two; the others need root or a network, or wheel_test.py does them.
+    left_out = ("./troupe test", "./troupe wheel", "python3 -m venv ~/troupe", "~/troupe/bin/troupe", "docker-compose", *pages.PageTestCase.left_out)
 
     def write(self, name, text):
         # It is the command that is tried, not the training.
