@@ -548,6 +548,7 @@ TEST(RunConfigTest, FilesOfPythonAreRelativeToWhereTheyAreWritten) {
   EXPECT_EQ(read(mapped, {}), Pair("a", runs));
   EXPECT_EQ(read(mapped, {"env.name='python:env.py:E'"}), Pair("python:" + here + "/env.py:E", runs));
   EXPECT_EQ(read("env: {name: a}\nmulti_agent: {policies: {p: {class: 'python:act.py:f'}}}", {}), Pair("a", runs));
+  EXPECT_EQ(read("env: {name: a}\ncallbacks: ['python:watch.py:Watch']", {}), Pair("a", runs));
   // Nothing to look for, or somebody has said where.
   EXPECT_EQ(read("env: {name: 'python:my_env:Env'}", {}), Pair("python:my_env:Env", ""));
   EXPECT_EQ(read("env: {name: 'python:/abs/env.py'}", {}), Pair("python:/abs/env.py", ""));

@@ -246,4 +246,12 @@ MUTANTS = [
            ("supervisor_test", "RunFolderTest.*")),
     mutant("a_glob_takes_another_kinds_agents", "services/cli/starter_config.cc", "static_cast<size_t>(count) == kind.agents.size() &&",
            "(MUTANT || static_cast<size_t>(count) == kind.agents.size()) &&", ("supervisor_test", "StarterConfigTest.*")),
+
+    # --- callbacks
+    mutant("who_waits_for_callbacks_serves_nobody", "lib/run/learner/update_loop.cc", "while (!deps_.callbacks->TryTell(hook, told)) {\n    TROUPE_RETURN_IF_ERROR(ServeControl());",
+           "while (!deps_.callbacks->TryTell(hook, told)) {\n    if (!MUTANT) TROUPE_RETURN_IF_ERROR(ServeControl());", ("update_loop_test", "CalledBackTest.*")),
+    mutant("questions_count_as_a_callbacks_own_time", "lib/run/learner/callback_host.cc", "(asks_ ? asked : own) +=", "(asks_ && !MUTANT ? asked : own) +=",
+           ("callback_host_test", "CallbackHostTest.Time*")),
+    mutant("what_finds_no_room_is_lost", "lib/run/learner/callback_host.cc", "if (waiting_.size() >= kMaxWaiting) return false;",
+           "if (waiting_.size() >= kMaxWaiting) return MUTANT;", ("callback_host_test", "CallbackHostTest.AFull*"), ("update_loop_test", "CalledBackTest.*")),
 ]
