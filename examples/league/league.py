@@ -42,6 +42,7 @@ class League(troupe.Callback):
     """For games of two, `player_0` and `player_1`, with rewards of 1, 0 and -1 and a policy `main`. Change the numbers in a class of your own."""
 
     first = ("ahead",)  # policies of the configuration that main plays from the first game on
+    first_share = 0.5  # of main's games, once there are copies
     win_rate = 0.75  # at which a copy of main joins
     min_games = 400  # before that, since the last one joined
     max_copies = 8  # the oldest makes room for the next
@@ -109,6 +110,10 @@ class League(troupe.Callback):
     def draw(self, ctx: Any) -> None:
         """Who plays main, and which side it has."""
         weights = {name: 0.05 + (1 - self.rate(name)) ** 2 for name in self.players}
+        of_first = sum(weights[name] for name in self.first)
+        of_copies = sum(weights.values()) - of_first
+        for name in weights:
+            weights[name] *= self.first_share / of_first if name in self.first else (1 - self.first_share) / of_copies
         ctx.set_mapping({f"player_{self.side}": "main", f"player_{1 - self.side}": weights})
 
     def write(self) -> None:

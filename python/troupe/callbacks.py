@@ -14,6 +14,7 @@ ahead. None is left out. A call that raises is counted and costs nothing else; o
 from __future__ import annotations
 
 import math
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
@@ -31,9 +32,14 @@ class Learner:
     """What the contexts of one run share: the way to its learner. Made by the process of callbacks."""
 
     def __init__(self, send: _Send, path: str) -> None:
-        self.send = send
+        self._send, self._lock = send, threading.Lock()  # a callback may have threads
         self.path = Path(path).absolute()
         self.tracked: Dict[str, None] = {}
+
+    def send(self, message: Dict[str, Any]) -> None:
+        """Tells the learner."""
+        with self._lock:
+            self._send(message)
 
     def ask(self, question: Callable[["Run"], Any]) -> Any:
         """Time that the learner takes to answer is none of the call's."""

@@ -151,7 +151,8 @@ class CallbacksTest(harness.RunningTestCase):
                 expected += [f"evaluation_start {env_steps}", f"evaluation_end {env_steps} 10"]
         expected += ["evaluation_start 4000", "evaluation_end 4000 10"]  # at the end
         self.assertEqual(others, expected)
-        self.troupe("train", "--resume", "runs/run", "--set", "stop.env_steps=4400", env=self.environment)
+        done = self.troupe("train", "--resume", "runs/run", "--set", "stop.env_steps=4400", env=self.environment)
+        self.assertIn("callbacks: python:mine:Diary", done.stderr, "a run folder is a program to who resumes it")
         resumed = self.notes()[len(notes):]
         self.assertEqual([resumed[0], resumed[-1]], ["run_start 4000 resumed=True", "run_end 4400 stop.env_steps reached: 4400 of 4400"])
         self.assertEqual([note for note in resumed if note.startswith("update_end")], ["update_end 4200", "update_end 4400"])
