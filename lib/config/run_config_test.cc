@@ -365,7 +365,7 @@ TEST(RunConfigTest, NotYamlOrNotOneMapping) {
       "env, multi_agent, algorithm, model, action_bound_method, action_scaling, num_workers, num_envs_per_worker, "
       "num_envs, rollout_fragment_length, batch_mode, explore, device, learner_threads, precision, stop, evaluation, "
       "experiment, "
-      "learner");
+      "learner, callbacks");
   EXPECT_EQ(ErrorOf("seed: 1\nseed: 2\n"),
             "run.yaml:2:1: key \"seed\" is there twice, expected once; take one of them out");
   EXPECT_EQ(
