@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -207,6 +208,17 @@ class CallbacksTest(harness.RunningTestCase):
                 if name == "Raises":
                     self.assertIn("ValueError: not at 200 (at ", done.stderr)
                     self.assertIn("python:mine:Raises".partition(":")[2], done.stderr)
+
+    def test_a_run_whose_callbacks_are_off_says_so_while_it_trains(self):
+        process = self.start(self.config("Dies", steps=10**9), "--name", "run")
+        words = "callbacks are off: on_update_end: its process exited with 5"
+        self.await_true(lambda: os.path.exists(self.path("runs", "run", "address")), "the learner")
+        self.await_true(lambda: self.status("runs/run")["degraded"] == [words], "the end of callbacks")
+        self.assertNotIn("troupe.callback_host", str(self.left_over().values()), "its process is gone")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(60), 0)
+        self.assertEqual(self.summary("run")["degraded"], [words])
+        self.assert_nothing_left()
 
     def test_classes_that_are_none_are_one_error_before_the_run_begins(self):
         for name, words in (("Dairy", "'Dairy' is no attribute of module mine, did you mean Diary?"), ("note", "TypeError")):
