@@ -2,8 +2,7 @@
 
     class Stopper(troupe.Callback):
         def on_update_end(self, ctx):
-            ctx.track("margin", ctx.return_mean - 20)
-            if ctx.return_mean > 25:
+            if ctx.return_mean is not None and ctx.return_mean > 25:  # None before the first episode ended
                 ctx.stop("solved")
 
 A run names them, `callbacks: ["python:MODULE:Stopper"]` or `troupe.train(..., callbacks=[Stopper])`, and makes an object of each, without arguments, in
