@@ -87,7 +87,7 @@ def module_of(markdown):
         section, _, name = key.partition(".")
         if name and "." not in name:
             sections.setdefault(section, {})[name] = kind
-    assert set(top) == {*ENV_RUNNERS, *TRAINING, *LEARNER, "seed"}, sorted(top)
+    assert set(top) == {*ENV_RUNNERS, *TRAINING, *LEARNER, "seed", "callbacks"}, sorted(top)
     sections["env"]["python"] = "Mapping[str, Any]"
     blocks = {
         "EnvKeys": {name: kind for name, kind in sections["env"].items() if name not in NAMED["env"]},

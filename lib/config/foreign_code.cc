@@ -20,9 +20,7 @@ void AddPython(const std::string& key, const std::string& text, std::vector<Fore
   if (policy::IsPythonName(text)) code->push_back({key, text});
 }
 
-}  // namespace
-
-std::vector<ForeignCode> ForeignCodeOf(const RunConfig& config) {
+std::vector<ForeignCode> CodeOf(const RunConfig& config, bool trains) {
   const v1::EnvConfig& env = config.proto().env();
   const v1::MultiAgentConfig& multi_agent = config.proto().multi_agent();
   std::vector<ForeignCode> python;
@@ -32,6 +30,9 @@ std::vector<ForeignCode> ForeignCodeOf(const RunConfig& config) {
   }
   for (const v1::PolicyMappingRule& rule : multi_agent.policy_mapping().rules()) {
     AddPython(kMapping, rule.function(), &python);
+  }
+  for (const std::string& name : config.proto().callbacks().values()) {
+    if (trains) AddPython("callbacks", name, &python);
   }
   std::vector<ForeignCode> code;
   if (!env.plugin().empty()) code.push_back({"env.plugin", env.plugin()});
@@ -45,6 +46,12 @@ std::vector<ForeignCode> ForeignCodeOf(const RunConfig& config) {
   for (const NamedModule& module : ModulesOf(config)) code.push_back({module.key, module.text});
   return code;
 }
+
+}  // namespace
+
+std::vector<ForeignCode> ForeignCodeOf(const RunConfig& config) { return CodeOf(config, /*trains=*/false); }
+
+std::vector<ForeignCode> TrainingCodeOf(const RunConfig& config) { return CodeOf(config, /*trains=*/true); }
 
 std::vector<ForeignCode> ForeignCodeOf(const policy::PolicyTable& table) {
   std::vector<ForeignCode> code;

@@ -35,5 +35,11 @@ TEST(ForeignCodeTest, EverythingThatWouldBeExecutedIsNamed) {
             "multi_agent.policy_mapping: python:m:g\n");
 }
 
+TEST(ForeignCodeTest, CallbacksAreExecutedWhereARunIsTrainedAlone) {
+  const RunConfig config = *RunConfig::FromYaml("env: {name: cartpole}\ncallbacks: ['python:m:C']", "run.yaml");
+  EXPECT_EQ(Lines(ForeignCodeOf(config)), "");
+  EXPECT_EQ(Lines(TrainingCodeOf(config)), "env.python.interpreter: (the default)\ncallbacks: python:m:C\n");
+}
+
 }  // namespace
 }  // namespace troupe::config

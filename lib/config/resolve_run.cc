@@ -304,6 +304,16 @@ absl::Status FillResults(ResolvedRun* run) {
   return absl::OkStatus();
 }
 
+/// Whether Python finds them is seen by who makes them.
+absl::Status FillCallbacks(ResolvedRun* run) {
+  for (const std::string& name : run->config.proto().callbacks().values()) {
+    const absl::Status named = policy::ValidatePythonName(name);
+    if (!named.ok()) return run->config.KeyError("callbacks", std::string(named.message()));
+    run->callbacks.push_back(name);
+  }
+  return absl::OkStatus();
+}
+
 /// A name that stays one folder inside experiment.directory; folders of this machine.
 absl::Status CheckExperimentFolders(const ResolvedRun& run) {
   const std::string& name = run.experiment.experiment_name;
@@ -351,6 +361,7 @@ absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& unpinned, const env::Env
   TROUPE_ASSIGN_OR_RETURN(run.learner.ingest_budget_bytes, IngestBudget(run));
   TROUPE_RETURN_IF_ERROR(FillStop(&run));
   TROUPE_RETURN_IF_ERROR(FillResults(&run));
+  TROUPE_RETURN_IF_ERROR(FillCallbacks(&run));
   TROUPE_RETURN_IF_ERROR(CheckExperimentFolders(run));
   return run;
 }

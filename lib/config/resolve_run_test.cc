@@ -474,11 +474,12 @@ TEST_F(ResolveRunTest, ResumeMayChangeWhatTheListSays) {
     return ResumeConfig(old_config, *RunConfig::FromYaml(base, "new.yaml", overrides)).status();
   };
   EXPECT_TRUE(resumed({}).ok());
-  EXPECT_TRUE(resumed({"stop.env_steps=5e6", "num_workers=7", "evaluation.interval=10", "experiment.wandb=true",
-                       "device=cuda", "precision=tf32", "env.max_abs_return=5", "env.max_failed_share=1",
-                       "env.send_state=always", "env.plugin=/opt/a.so", "learner_threads=1", "learner.join_timeout_s=1",
-                       "multi_agent.policy_map_capacity=3", "multi_agent.policy_map_cache=x"})
-                  .ok());
+  EXPECT_TRUE(
+      resumed({"stop.env_steps=5e6", "num_workers=7", "evaluation.interval=10", "experiment.wandb=true", "device=cuda",
+               "callbacks=['python:m:C']", "precision=tf32", "env.max_abs_return=5", "env.max_failed_share=1",
+               "env.send_state=always", "env.plugin=/opt/a.so", "learner_threads=1", "learner.join_timeout_s=1",
+               "multi_agent.policy_map_capacity=3", "multi_agent.policy_map_cache=x"})
+          .ok());
   const absl::Status refused = resumed({"algorithm.gamma=0.5"});
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(refused.message(),
@@ -489,7 +490,7 @@ TEST_F(ResolveRunTest, ResumeMayChangeWhatTheListSays) {
             "env.python.interpreter, env.python.processes, env.python.start_timeout_s, env.python.step_timeout_s, "
             "env.python.max_restarts, "
             "env.python.restart_window_s, env.python.fork_server, env.python.path, env.python.folder, learner_threads, "
-            "learner, "
+            "learner, callbacks, "
             "multi_agent.policies_to_train, multi_agent.policy_map_capacity, "
             "multi_agent.policy_map_host_budget_bytes, multi_agent.policy_map_cache, "
             "multi_agent.policy_states_are_swappable");
@@ -525,6 +526,19 @@ TEST_F(ResolveRunTest, AResumedRunKeepsItsEnvironments) {
   const RunConfig other = *RunConfig::FromYaml(started.ToYaml(), "config.yaml", {"num_envs=17"});
   EXPECT_EQ(ResumeConfig(started, other).status().message().substr(0, 75),
             "--set num_envs=17: num_envs: got 17, but the run was started with 16; a res");
+}
+
+TEST_F(ResolveRunTest, CallbacksAreNamesOfPython) {
+  const absl::StatusOr<ResolvedRun> run =
+      TryResolve("env: {name: team}\ncallbacks: ['python:m:C', 'python:my/file.py:D']\n");
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->callbacks, std::vector<std::string>({"python:m:C", "python:my/file.py:D"}));
+  EXPECT_EQ(ErrorOf("env: {name: team}\ncallbacks: [m:C]\n"),
+            "run.yaml:2:12: callbacks: got \"m:C\", expected python:MODULE:NAME");
+  std::string many = "env: {name: team}\ncallbacks: [";
+  for (int i = 0; i < 17; ++i) absl::StrAppend(&many, "'python:m:C", i, "', ");
+  const std::string error = ErrorOf(many + "]\n");
+  EXPECT_NE(error.find("expected a list of 0 to 16 strings"), std::string::npos) << error;
 }
 
 TEST(ExperimentNameTest, HasSkrlsForm) {

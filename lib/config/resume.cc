@@ -61,6 +61,7 @@ const std::vector<std::string>& ResumableKeys() {
                                                                 "env.python.folder",
                                                                 "learner_threads",
                                                                 "learner",
+                                                                "callbacks",
                                                                 "multi_agent.policies_to_train",
                                                                 "multi_agent.policy_map_capacity",
                                                                 "multi_agent.policy_map_host_budget_bytes",

@@ -182,6 +182,7 @@ std::vector<NamedFile> FilesOfPython(v1::RunConfig* config) {
     if (is_file && module[0] != '/') files.push_back({std::move(key), name});
   };
   add("env.name", config->mutable_env()->mutable_name());
+  for (std::string& name : *config->mutable_callbacks()->mutable_values()) add("callbacks", &name);
   v1::MultiAgentConfig& multi_agent = *config->mutable_multi_agent();
   for (v1::PolicyConfig& policy : *multi_agent.mutable_policies()) {
     add(JoinKey(JoinKey("multi_agent.policies", policy.id()), "class"), policy.mutable_class_());

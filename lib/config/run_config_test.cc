@@ -365,7 +365,7 @@ TEST(RunConfigTest, NotYamlOrNotOneMapping) {
       "env, multi_agent, algorithm, model, action_bound_method, action_scaling, num_workers, num_envs_per_worker, "
       "num_envs, rollout_fragment_length, batch_mode, explore, device, learner_threads, precision, stop, evaluation, "
       "experiment, "
-      "learner");
+      "learner, callbacks");
   EXPECT_EQ(ErrorOf("seed: 1\nseed: 2\n"),
             "run.yaml:2:1: key \"seed\" is there twice, expected once; take one of them out");
   EXPECT_EQ(
@@ -548,6 +548,7 @@ TEST(RunConfigTest, FilesOfPythonAreRelativeToWhereTheyAreWritten) {
   EXPECT_EQ(read(mapped, {}), Pair("a", runs));
   EXPECT_EQ(read(mapped, {"env.name='python:env.py:E'"}), Pair("python:" + here + "/env.py:E", runs));
   EXPECT_EQ(read("env: {name: a}\nmulti_agent: {policies: {p: {class: 'python:act.py:f'}}}", {}), Pair("a", runs));
+  EXPECT_EQ(read("env: {name: a}\ncallbacks: ['python:watch.py:Watch']", {}), Pair("a", runs));
   // Nothing to look for, or somebody has said where.
   EXPECT_EQ(read("env: {name: 'python:my_env:Env'}", {}), Pair("python:my_env:Env", ""));
   EXPECT_EQ(read("env: {name: 'python:/abs/env.py'}", {}), Pair("python:/abs/env.py", ""));

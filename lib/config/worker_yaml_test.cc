@@ -38,7 +38,7 @@ const std::set<std::string> kLearnerKeys = {
     "learner_threads", "learner.join_timeout_s", "learner.worker_timeout_s", "learner.grant_timeout_s",
     "env.max_abs_return",
     // when it ends, what is measured, and where results go
-    "stop.env_steps", "stop.agent_steps", "stop.updates", "stop.wall_clock", "stop.episode_return",
+    "stop.env_steps", "stop.agent_steps", "stop.updates", "stop.wall_clock", "stop.episode_return", "callbacks",
     "evaluation.interval", "evaluation.episodes", "evaluation.num_workers", "evaluation.deterministic",
     "evaluation.seed", "evaluation.at_end", "experiment.directory", "experiment.experiment_name",
     "experiment.write_interval", "experiment.checkpoint_interval", "experiment.keep_checkpoints",

@@ -130,7 +130,9 @@ absl::Status PythonChild::Send(absl::string_view line, absl::Duration timeout, a
 absl::StatusOr<std::optional<std::string>> PythonChild::TryReceive(absl::Duration wait) {
   DrainOutput();
   pollfd readable[2] = {{control_fd_, POLLIN, 0}, {output_fd_, POLLIN, 0}};
-  poll(readable, 2, static_cast<int>(absl::ToInt64Milliseconds(wait)));
+  // Several lines may have come at once.
+  const bool is_there = received_.find('\n', searched_) != std::string::npos;
+  poll(readable, 2, is_there ? 0 : static_cast<int>(absl::ToInt64Milliseconds(wait)));
   char data[1 << 16];
   while (true) {
     const size_t end = received_.find('\n', searched_);

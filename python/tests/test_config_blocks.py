@@ -125,6 +125,14 @@ class NamesTest(unittest.TestCase):
         self.assertEqual(told["env"], {"name": f"python:{__name__}:ModuleEnv", "python": {"interpreter": sys.executable, "path": named.path}})
         self.assertEqual(told["multi_agent"]["policy_mapping"], {"function": f"python:{__name__}:choose"})
 
+    def test_callbacks_are_classes_in_the_place_of_those_before(self):
+        config = Config({"callbacks": ["python:m:Old"]}).callbacks(ModuleEnv, "python:m:Watch")
+        named = python_name(ModuleEnv)
+        self.assertEqual(given(config)[0], {"callbacks": [named.name, "python:m:Watch"], "env": {"python": {"path": named.path}}})
+        self.assertEqual(given(config.callbacks())[0]["callbacks"], [])
+        with self.assertRaisesRegex(ValueError, "callbacks: got an object of type ModuleEnv, expected a class"):
+            config.callbacks(ModuleEnv())
+
     def test_the_interpreters_own_modules_need_no_folder(self):
         self.assertEqual(python_name(json.JSONDecoder), ("python:json.decoder:JSONDecoder", None))
         self.assertEqual(python_name(len), ("python:builtins:len", None))

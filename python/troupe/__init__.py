@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from troupe.version import VERSION
 
 if TYPE_CHECKING:
+    from troupe.callbacks import Callback as Callback
     from troupe.evaluation import Evaluation as Evaluation
     from troupe.policy import Agents as Agents
     from troupe.policy import Policy as Policy
@@ -26,6 +27,7 @@ __version__ = VERSION
 _PLACES = {
     **dict.fromkeys(("Config", "Run", "RunFailed", "load", "start", "train"), "troupe.run"),
     **dict.fromkeys(("ConfigError", "TroupeError"), "troupe.program"),
+    "Callback": "troupe.callbacks",
     "Evaluation": "troupe.evaluation",
     **dict.fromkeys(("Agents", "Policy"), "troupe.policy"),
     **dict.fromkeys(("env", "aec_env", "parallel_env", "environments"), "troupe.envs"),

@@ -149,6 +149,13 @@ class ConfigBlocks:
         """The section `learner`, and `device`, `precision` and `learner_threads`."""
         return self._merge(self._beside("learner", learner_keys, ("device", "precision", "learner_threads")))
 
+    def callbacks(self: _Self, *classes: Union[str, type]) -> _Self:
+        """The key `callbacks`: classes that are derived from troupe.Callback, or their names, instead of those before."""
+        for each in classes:
+            if not isinstance(each, (str, type)):
+                raise ValueError(f"callbacks: got an object of type {type(each).__name__}, expected a class: the run's process makes the object")
+        return self._merge({"callbacks": list(classes)})
+
     def seed(self: _Self, seed: int) -> _Self:
         """The seed of everything random."""
         return self._merge({"seed": seed})

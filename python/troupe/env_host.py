@@ -11,12 +11,10 @@ the next reset. {"op": "exit"} ends the process, instead of the layout or when t
 """
 
 import copy
-import fcntl
 import faulthandler
 import json
 import os
 import random
-import select
 import signal
 import sys
 import time
@@ -39,37 +37,15 @@ except ImportError as error:
 from troupe import _shm_host as shm
 from troupe import usual_step
 from troupe._shm_env import BadOutput, Environment, Stop, describe_error
+from troupe.control_channel import CONTROL_FD, LIFELINE_FD, MEMORY_FD, ControlChannel, die_with_worker
 from troupe.env_adapters import make_adapter
 from troupe.function_host import Function
 
-CONTROL_FD, MEMORY_FD, LIFELINE_FD = 3, 4, 5
 
 # Steps that are made before the first of them is answered: so many, with so many bytes of rows, within so much time.
 MAX_STEPS_AT_ONCE = 16
 MAX_BYTES_AT_ONCE = 1 << 17
 MAX_SECONDS_AT_ONCE = 0.002
-
-
-class ControlChannel:
-    """Lines over the control socket."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._buffer = b""
-
-    def readline(self) -> bytes:
-        while b"\n" not in self._buffer:
-            data = os.read(self._fd, 1 << 16)
-            if not data:
-                return b""
-            self._buffer += data
-        line, self._buffer = self._buffer.split(b"\n", 1)
-        return line
-
-    def send(self, message: Dict[str, Any]) -> None:
-        view = memoryview(json.dumps(message, allow_nan=False, sort_keys=True).encode() + b"\n")
-        while view:
-            view = view[os.write(self._fd, view) :]
 
 
 class EnvHost:
@@ -230,18 +206,6 @@ class EnvHost:
         if message["op"] not in ops:
             raise RuntimeError(f"the worker said {message['op']}, expected {' or '.join(ops)}")
         return message
-
-
-def die_with_worker() -> None:
-    """Has the kernel end this process and what it started when the worker dies, also in mid-step: the lifeline's end is a signal to the
-    process group, of which this process is the first."""
-    fcntl.fcntl(LIFELINE_FD, fcntl.F_SETOWN, -os.getpgrp() if os.getpgrp() == os.getpid() else os.getpid())
-    fcntl.fcntl(LIFELINE_FD, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(LIFELINE_FD, fcntl.F_SETFL, fcntl.fcntl(LIFELINE_FD, fcntl.F_GETFL) | os.O_ASYNC)
-    poll = select.poll()
-    poll.register(LIFELINE_FD, select.POLLIN)
-    if poll.poll(0):
-        raise SystemExit(0)  # it died before
 
 
 def _on_sigterm(_signal: int, _frame: Any) -> None:

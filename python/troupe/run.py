@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
 
 from troupe import program
 from troupe.config_blocks import ConfigBlocks, Env, Source, set_arguments
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from troupe.policy import Agents, Policy
 
 At = Union[str, int]  # "latest", "best", "live" (the newest of a run that trains), or env steps of a checkpoint
+CallbackClass = Union[str, type]  # derived from troupe.Callback, or its name
 _Self = TypeVar("_Self", bound="Run")
 
 _ASKED_EVERY_S = 0.5
@@ -33,15 +34,15 @@ class RunFailed(program.TroupeError):
 class Config(ConfigBlocks):
     __doc__ = ConfigBlocks.__doc__
 
-    def train(self, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, name: Optional[str] = None,
-              progress: Optional[bool] = None) -> "Run":
+    def train(self, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None,
+              callbacks: Sequence[CallbackClass] = (), name: Optional[str] = None, progress: Optional[bool] = None) -> "Run":
         """As `troupe.train`."""
-        return train(self, env=env, overrides=overrides, name=name, progress=progress)
+        return train(self, env=env, overrides=overrides, callbacks=callbacks, name=name, progress=progress)
 
-    def start(self, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, name: Optional[str] = None,
-              progress: bool = False) -> "Run":
+    def start(self, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None,
+              callbacks: Sequence[CallbackClass] = (), name: Optional[str] = None, progress: bool = False) -> "Run":
         """As `troupe.start`."""
-        return start(self, env=env, overrides=overrides, name=name, progress=progress)
+        return start(self, env=env, overrides=overrides, callbacks=callbacks, name=name, progress=progress)
 
 
 class Run:
@@ -138,10 +139,13 @@ class Run:
         """Has a run that trains write a checkpoint now. TroupeError."""
         return Path(program.last_json(program.run_command("checkpoint", "save", str(self.path), "--json"))["path"])
 
-    def resume(self, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, progress: bool = False) -> "Run":
+    def resume(self, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, callbacks: Optional[Sequence[CallbackClass]] = None,
+               progress: bool = False) -> "Run":
         """Goes on with the run from its newest checkpoint, and returns at once, as `start` does. `env`: where its class is of a notebook.
         TroupeError. To whoever resumes it a run folder is a program: its environment in Python is imported."""
         changes = Config().environment(env) if env is not None else Config()
+        if callbacks is not None:
+            changes.callbacks(*callbacks)
         classes = changes.notebook_file()
         arguments = ["train", "--resume", str(self.path), *changes.set_arguments(), *set_arguments(overrides)]
         return _launch(self.path, arguments, [], classes, progress)
@@ -267,18 +271,19 @@ class Run:
             raise failure
 
 
-def train(config: Source, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, name: Optional[str] = None,
-          progress: Optional[bool] = None) -> Run:
+def train(config: Source, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, callbacks: Sequence[CallbackClass] = (),
+          name: Optional[str] = None, progress: Optional[bool] = None) -> Run:
     """Trains, and returns when that has ended: what `troupe train` does, with the same configuration.
 
     config: a file of YAML, a mapping with the same keys, or a Config. env: the environment, in place of the configuration's: a name, or a class or
-    function of a module or file, or of a notebook where cloudpickle is there. overrides: {"algorithm.lr": 1e-3}, as --set. name: the run's; progress:
-    whether it is shown, None: in a terminal and in a notebook.
+    function of a module or file, or of a notebook where cloudpickle is there. overrides: {"algorithm.lr": 1e-3}, as --set. callbacks: classes that
+    are derived from troupe.Callback, in place of the configuration's (docs/hooks.md). name: the run's; progress: whether it is shown, None: in a terminal and in a notebook.
 
     Ctrl-C ends the run in order: its state is "stopped", and `resume` goes on with it. A second one ends it at once, as KeyboardInterrupt. ConfigError,
     before anything is started; RunFailed.
     """
-    run = start(config, env=env, overrides=overrides, name=name, progress=shows_by_itself() if progress is None else progress)
+    run = start(config, env=env, overrides=overrides, callbacks=callbacks, name=name,
+                progress=shows_by_itself() if progress is None else progress)
     try:
         run.wait()
     except KeyboardInterrupt:
@@ -286,13 +291,15 @@ def train(config: Source, *, env: Optional[Env] = None, overrides: Optional[Mapp
     return run
 
 
-def start(config: Source, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, name: Optional[str] = None,
-          progress: bool = False) -> Run:
+def start(config: Source, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, callbacks: Sequence[CallbackClass] = (),
+          name: Optional[str] = None, progress: bool = False) -> Run:
     """As `train`, but returns at once: the run trains beside this process, whose output progress would disturb. It is drained at the end of `with`, and
     when the interpreter ends; where that is killed, the run ends in order by itself."""
     blocks = Config(config)
     if env is not None:
         blocks.environment(env)
+    if callbacks:
+        blocks.callbacks(*callbacks)
     shown = blocks.to_dict(overrides)
     experiment = shown["experiment"]
     chosen = name or experiment["experiment_name"] or _new_name(shown["algorithm"]["name"])

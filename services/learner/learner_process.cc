@@ -23,6 +23,8 @@
 #include "lib/rpc/control_server.h"
 #include "lib/rpc/learner_binding.h"
 #include "lib/rpc/learner_server.h"
+#include "lib/run/learner/callback_facts.h"
+#include "lib/run/learner/callback_host.h"
 #include "lib/run/learner/checkpoint_loop.h"
 #include "lib/run/learner/control_handler.h"
 #include "lib/run/learner/degradations.h"
@@ -77,6 +79,22 @@ absl::StatusOr<policy::PolicyState> FirstState(const policy::PolicySpec& spec, c
   return training::InitialState(spec, algorithm, seed);
 }
 
+/// A run's callbacks, and the thread that calls them. What waits at its end is still called.
+class CallbackThread {
+ public:
+  explicit CallbackThread(std::unique_ptr<run::CallbackHost> host)
+      : host_(std::move(host)), thread_([this] { host_->Run(); }) {}
+  ~CallbackThread() {
+    host_->Stop();
+    thread_.join();
+  }
+  run::CallbackHost* host() const { return host_.get(); }
+
+ private:
+  const std::unique_ptr<run::CallbackHost> host_;
+  std::thread thread_;
+};
+
 /// The parts of a learner in the order they are made; destroyed in reverse, so that nothing is called after its death.
 class Process {
  public:
@@ -84,7 +102,10 @@ class Process {
       : setup_(std::move(setup)),
         checkpoints_(setup_.folder.get(), &degradations_),
         policy_map_cache_(&setup_, &FirstState) {}
-  ~Process() { TakeDown(); }
+  ~Process() {
+    TakeDown();
+    callbacks_.reset();  // they may still have the learner drain
+  }
 
   absl::Status Start(const LearnerFlags& flags, const env::EnvRegistry& registry);
   absl::Status TrainToTheEnd();
@@ -100,6 +121,7 @@ class Process {
   absl::Status MakeLearner();
   absl::Status Serve(const LearnerFlags& flags);
   absl::Status OpenAddresses(const LearnerFlags& flags);
+  run::RunReporter::Deps ReporterDeps();
   /// What the update thread works with.
   absl::Status MakeUpdates(const env::EnvRegistry& registry);
   absl::Status StartThreads(const rollout::RolloutConfig& config);
@@ -111,6 +133,9 @@ class Process {
   /// Stays for workers that come late for up to `linger`; a signal ends that.
   void TakeDown(absl::Duration linger = absl::ZeroDuration());
   void CloseControlSocket();
+  absl::Status StartCallbacks();
+  /// The last call of callbacks. `reason`: why the run ends. Errors are UpdateLoop::Tell's.
+  absl::Status EndCallbacks(const std::string& reason);
   int64_t resumed_env_steps() const { return setup_.resumed ? setup_.resumed->env_steps : 0; }
 
   /// First, so that it sees the rest go.
@@ -122,6 +147,7 @@ class Process {
   run::PolicyMapCache policy_map_cache_;
   training::Device device_;
   policy::PolicyTablePtr policies_;  ///< that this process begins with
+  std::unique_ptr<CallbackThread> callbacks_;
   std::unique_ptr<learner::Trainer> trainer_;
   std::unique_ptr<run::RunReporter> reporter_;
   std::unique_ptr<serving::QueryEngine> queries_;
@@ -224,6 +250,47 @@ absl::Status Process::OpenAddresses(const LearnerFlags& flags) {
   return absl::OkStatus();
 }
 
+run::RunReporter::Deps Process::ReporterDeps() {
+  run::RunReporter::Deps deps;
+  deps.degradations = &degradations_;
+  deps.interrupted = &DrainSignals::Received;
+  if (!run().callbacks.empty()) {
+    deps.tracked = [this] {
+      return callbacks_ == nullptr ? std::vector<learner::NamedValue>() : callbacks_->host()->TakeValues();
+    };
+  }
+  return deps;
+}
+
+absl::Status Process::StartCallbacks() {
+  if (run().callbacks.empty() || !setup_.nothing_left.empty()) return absl::OkStatus();
+  run::CallbackHost::Options options;
+  options.callbacks = run().callbacks;
+  options.python = run().env.python;
+  options.run_directory = setup_.folder->directory();
+  options.stop = [this](const std::string& reason) { learner_->RequestDrain(absl::StrCat("a callback: ", reason)); };
+  options.degradations = &degradations_;
+  absl::StatusOr<std::unique_ptr<run::CallbackHost>> started = run::CallbackHost::Start(std::move(options));
+  if (!started.ok()) {
+    return absl::Status(
+        started.status().code(),
+        absl::StrCat(run().config.Where("callbacks"), ": callbacks: ", std::string(started.status().message())));
+  }
+  callbacks_ = std::make_unique<CallbackThread>(*std::move(started));
+  // The thread that writes checkpoints does not wait: a callback may wait for it.
+  checkpoints_.SetListener([host = callbacks_->host()](const absl::Status& saved, int64_t env_steps, bool is_best) {
+    if (!host->Wants(run::Hook::kCheckpointEnd)) return;
+    host->Tell(run::Hook::kCheckpointEnd, run::CheckpointFacts(saved, env_steps, is_best));
+  });
+  return absl::OkStatus();
+}
+
+absl::Status Process::EndCallbacks(const std::string& reason) {
+  TROUPE_RETURN_IF_ERROR(
+      updates_->Tell(run::Hook::kRunEnd, [&] { return run::RunEndFacts(updates_->env_steps(), reason); }));
+  return updates_->AwaitCallbacks();
+}
+
 absl::Status Process::MakeUpdates(const env::EnvRegistry& registry) {
   policy_desk_ = std::make_unique<run::PolicyDesk>(run::PolicyDesk::Deps{.run = &run(),
                                                                          .learner = learner_.get(),
@@ -237,15 +304,17 @@ absl::Status Process::MakeUpdates(const env::EnvRegistry& registry) {
                                                                            .learner = learner_.get(),
                                                                            .trainer = trainer_.get(),
                                                                            .reporter = reporter_.get()});
-  updates_ = std::make_unique<run::UpdateLoop>(run::UpdateLoop::Deps{.run = &run(),
-                                                                     .learner = learner_.get(),
-                                                                     .reporter = reporter_.get(),
-                                                                     .evaluator = evaluator_.get(),
-                                                                     .checkpoints = &checkpoints_,
-                                                                     .control = control_.get(),
-                                                                     .policies = policy_desk_.get(),
-                                                                     .degradations = &degradations_},
-                                               resumed_env_steps());
+  updates_ = std::make_unique<run::UpdateLoop>(
+      run::UpdateLoop::Deps{.run = &run(),
+                            .learner = learner_.get(),
+                            .reporter = reporter_.get(),
+                            .evaluator = evaluator_.get(),
+                            .checkpoints = &checkpoints_,
+                            .control = control_.get(),
+                            .policies = policy_desk_.get(),
+                            .degradations = &degradations_,
+                            .callbacks = callbacks_ == nullptr ? nullptr : callbacks_->host()},
+      resumed_env_steps());
   const bool evaluates = run().evaluation.interval_env_steps > 0 || run().evaluation.at_end;
   return evaluates ? evaluator_->Prepare() : absl::OkStatus();
 }
@@ -253,9 +322,8 @@ absl::Status Process::MakeUpdates(const env::EnvRegistry& registry) {
 absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& registry) {
   TROUPE_ASSIGN_OR_RETURN(rollout_config_, run::MakeRolloutConfig(run(), registry));
   TROUPE_RETURN_IF_ERROR(MakeTrainer());
-  TROUPE_ASSIGN_OR_RETURN(
-      reporter_, run::RunReporter::Open(run(), setup_.name, setup_.folder->directory(), resumed_env_steps(),
-                                        {.degradations = &degradations_, .interrupted = &DrainSignals::Received}));
+  TROUPE_ASSIGN_OR_RETURN(reporter_, run::RunReporter::Open(run(), setup_.name, setup_.folder->directory(),
+                                                            resumed_env_steps(), ReporterDeps()));
   TROUPE_RETURN_IF_ERROR(MakeLearner());
   TROUPE_RETURN_IF_ERROR(Serve(flags));
   if (run().num_workers == 0 && setup_.nothing_left.empty()) {
@@ -264,7 +332,10 @@ absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& r
   } else if (server_ == nullptr && run().num_workers > 0) {
     return absl::InvalidArgumentError("workers need an address to come to: give --listen, or --workers 0");
   }
+  TROUPE_RETURN_IF_ERROR(StartCallbacks());
   TROUPE_RETURN_IF_ERROR(MakeUpdates(registry));
+  TROUPE_RETURN_IF_ERROR(updates_->Tell(
+      run::Hook::kRunStart, [this] { return run::RunStartFacts(resumed_env_steps(), setup_.resumed.has_value()); }));
   TROUPE_RETURN_IF_ERROR(StartThreads(*rollout_config_));
   if (run().experiment.wandb) {
     // Results elsewhere are a convenience; the run goes on without them.
@@ -323,6 +394,7 @@ absl::Status Process::EndAsItWas() {
 }
 
 absl::Status Process::Finish(const learner::StepOutcome& outcome) {
+  TROUPE_RETURN_IF_ERROR(updates_->AwaitCallbacks());  // they may save until they have heard of all updates
   policy_desk_->RefuseAll();
   run::RunEnd end({.learner = learner_.get(),
                    .reporter = reporter_.get(),
@@ -334,6 +406,7 @@ absl::Status Process::Finish(const learner::StepOutcome& outcome) {
   const bool stopped = outcome.kind == learner::StepOutcome::Kind::kStopped;
   TROUPE_RETURN_IF_ERROR(end.Conclude(outcome, /*evaluate=*/stopped && run().evaluation.at_end));
   TakeDown(stopped ? linger_ : absl::ZeroDuration());
+  TROUPE_RETURN_IF_ERROR(EndCallbacks(outcome.reason));
   TROUPE_RETURN_IF_ERROR(end.Tell());
   return sampler_ == nullptr ? absl::OkStatus() : sampler_->status();
 }
@@ -343,6 +416,8 @@ absl::Status Process::Fail(const learner::StepOutcome& outcome) {
   policy_desk_->RefuseAll();
   const absl::Status saved = updates_->SaveState(true, nullptr);
   TakeDown();
+  const absl::Status told = EndCallbacks(absl::StrCat("an update failed: ", std::string(outcome.status.message())));
+  if (!told.ok()) TROUPE_WARN("callbacks not told of the end error=\"{}\"", std::string(told.message()));
   return run::UpdateFailed(outcome.status, saved.ok() ? checkpoints_.last_error() : std::string(saved.message()),
                            updates_->env_steps(), setup_.folder->directory());
 }

@@ -195,6 +195,21 @@ class PythonPageTest(DocumentTest):
         self.assertEqual(said[7:], ["left.safetensors.golden.npz", "python:walk:Walk"])
 
 
+class CallbacksPageTest(DocumentTest):
+    """A reader types docs/hooks.md, whose first block is a file."""
+
+    def test_its_program_runs(self):
+        module, program = self.blocks_of("python", "docs", "hooks.md")
+        self.write("watch.py", module)
+        shutil.copy(self.example("cartpole_ippo.yaml"), self.path("cartpole.yaml"))
+        environment = dict(os.environ, PYTHONPATH=os.path.join(self.source, "python"), TROUPE_PROGRAM=self.program)
+        done = subprocess.run([sys.executable, "-B", self.write("page.py", program)], cwd=self.folder, env=environment, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=240)
+        self.assertEqual((done.returncode, done.stdout), (0, "stopped a callback: solved 0.0\n"), done.stderr)
+        line = self.progress("watched")[-1]
+        self.assertGreater(line["Custom/margin"], 0)
+
+
 class ReadmeTest(pages.PageTestCase):
     """A reader pastes README's commands from top to end, below a checkout of the project."""
 

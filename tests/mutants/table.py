@@ -252,4 +252,11 @@ MUTANTS = [
            "images).view({rows, agents, -1}) * (MUTANT ? torch::ones_like(is_there) : is_there))", ("training_test", "TorchImagesTest.*")),
     mutant("a_critics_row_has_the_first_images", "lib/training/core/torch_inputs.cc", "image_rows.defined() ? image_rows.index_select(0, index) : index;",
            "image_rows.defined() && !MUTANT ? image_rows.index_select(0, index) : index;", ("training_test", "TorchImagesTest.*")),
+    # --- callbacks
+    mutant("who_waits_for_callbacks_serves_nobody", "lib/run/learner/update_loop.cc", "while (!deps_.callbacks->TryTell(hook, told)) {\n    TROUPE_RETURN_IF_ERROR(ServeControl());",
+           "while (!deps_.callbacks->TryTell(hook, told)) {\n    if (!MUTANT) TROUPE_RETURN_IF_ERROR(ServeControl());", ("update_loop_test", "CalledBackTest.*")),
+    mutant("questions_count_as_a_callbacks_own_time", "lib/run/learner/callback_host.cc", "(asks_ ? asked : own) +=", "(asks_ && !MUTANT ? asked : own) +=",
+           ("callback_host_test", "CallbackHostTest.Time*")),
+    mutant("what_finds_no_room_is_lost", "lib/run/learner/callback_host.cc", "if (waiting_.size() >= kMaxWaiting) return false;",
+           "if (waiting_.size() >= kMaxWaiting) return MUTANT;", ("callback_host_test", "CallbackHostTest.AFull*"), ("update_loop_test", "CalledBackTest.*")),
 ]

@@ -60,6 +60,7 @@ bool CheckpointLoop::Step() {
   }
   const absl::Status saved = store_->Save(order.state, order.is_best);
   Note(saved, order.state.env_steps);
+  if (listener_) listener_(saved, order.state.env_steps, order.is_best);
   for (const Done& done : order.done) {
     if (saved.ok()) {
       done(order.state.env_steps);

@@ -4,9 +4,11 @@
 #include <deque>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/base/mutex.h"
 #include "lib/learner/checkpoint.h"
@@ -22,12 +24,17 @@ class CheckpointLoop {
   /// Called once when the checkpoint is durable (its env steps), or with the reason why not.
   using Done = std::function<void(absl::StatusOr<int64_t>)>;
 
+  /// Hears of every state that was written, or not: on the loop's thread, which must not wait for it.
+  using Listener = std::function<void(const absl::Status& saved, int64_t env_steps, bool is_best)>;
+
   /// Both outlive the loop. While checkpoints cannot be written `degradations` says so.
   CheckpointLoop(learner::CheckpointStore* store, Degradations* degradations)
       : store_(store), degradations_(degradations) {}
 
   /// Never blocks on the disk. `done` may be empty.
   void Save(learner::LearnerState state, bool is_best, Done done = nullptr);
+  /// Before the thread runs.
+  void SetListener(Listener listener) { listener_ = std::move(listener); }
   /// The thread's body: writes until Stop.
   void Run();
   /// Waits for a state and writes it; false when stopped and nothing is left.
@@ -50,6 +57,7 @@ class CheckpointLoop {
 
   learner::CheckpointStore* const store_;
   Degradations* const degradations_;
+  Listener listener_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;
   std::deque<Order> waiting_ ABSL_GUARDED_BY(mutex_);

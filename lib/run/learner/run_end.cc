@@ -22,7 +22,7 @@ absl::Status RunEnd::Conclude(const learner::StepOutcome& outcome, bool evaluate
   // What comes from here on, an evaluation, a checkpoint and goodbyes, is no training: no rate is to suffer from it.
   wall_clock_s_ = deps_.learner->Status().progress.wall_clock_s;
   if (evaluate) {
-    absl::StatusOr<rollout::EvaluationResult> evaluation = deps_.evaluator->Evaluate(deps_.updates->env_steps());
+    absl::StatusOr<rollout::EvaluationResult> evaluation = deps_.updates->Evaluate();
     // What was trained is there all the same.
     if (evaluation.ok()) {
       summary_.evaluation = *std::move(evaluation);

@@ -179,7 +179,8 @@ void RunReporter::OnEvaluation(const rollout::EvaluationResult& evaluation, cons
 
 void RunReporter::Finish() {
   if (!last_) return;
-  if (lines_ != nullptr && !last_written_) WriteLine(*last_);
+  // Callbacks are called after an update's line was written.
+  if (lines_ != nullptr && (!last_written_ || deps_.tracked)) WriteLine(*last_);
   FlushAll();
   Display(*last_, true);
 }
@@ -236,6 +237,9 @@ void RunReporter::WriteLine(const learner::ProgressRecord& record) {
   AppendSpread("return_sum", record.window.return_sum, /*with_mean=*/false, &more);
   AppendSpread("episode_length", record.window.length, /*with_mean=*/false, &more);
   std::vector<learner::NamedValue> named = names_.TakeLine(record);
+  if (deps_.tracked) {
+    for (learner::NamedValue& value : deps_.tracked()) named.push_back(std::move(value));
+  }
   more.reserve(more.size() + named.size());
   for (learner::NamedValue& value : named) {
     if (!value.tag.empty()) tensorboard_->Scalar(value.tag, value.value, record.env_steps);

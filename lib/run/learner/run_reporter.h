@@ -37,6 +37,8 @@ class RunReporter final : public base::MetricSink, public learner::ProgressListe
     Degradations* degradations = nullptr;
     const base::Clock* clock = &base::Clock::Real();
     std::function<bool()> interrupted = nullptr;  ///< whether a signal asks for the end, for the display; may be absent
+    /// What callbacks tracked since it was last asked, for the next line; may be absent.
+    std::function<std::vector<learner::NamedValue>()> tracked = nullptr;
   };
 
   /// `resumed_env_steps`: lines of progress.jsonl behind it were rolled back and are cut.
@@ -53,7 +55,8 @@ class RunReporter final : public base::MetricSink, public learner::ProgressListe
   /// An evaluation of the weights after `env_steps`, played by the policies of `table`; goes to TensorBoard at once and
   /// into the next line.
   void OnEvaluation(const rollout::EvaluationResult& evaluation, const policy::PolicyTable& table, int64_t env_steps);
-  /// The last line (if it was not due) and the last state of the display.
+  /// The last line (if it was not due, or callbacks may have tracked something since) and the last state of the
+  /// display.
   void Finish();
 
   const std::optional<learner::ProgressRecord>& last() const { return last_; }

@@ -85,8 +85,8 @@ absl::StatusOr<config::RunConfig> ConfigOfResumed(const RunRequest& request, con
 /// The run's folder is a program to whom it goes on for: says what it executes, before it does.
 void SayWhatIsResumed(const std::string& directory, const config::RunConfig& old_config,
                       const config::RunConfig& config) {
-  std::vector<config::ForeignCode> code = config::ForeignCodeOf(old_config);
-  config::AddForeignCode(config::ForeignCodeOf(config), &code);
+  std::vector<config::ForeignCode> code = config::TrainingCodeOf(old_config);
+  config::AddForeignCode(config::TrainingCodeOf(config), &code);
   storage::FileSystem& fs = storage::FileSystem::Posix();
   const absl::StatusOr<std::string> latest = storage::FindCheckpoint(fs, directory, "latest");
   if (latest.ok()) {
@@ -221,7 +221,7 @@ absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegis
     TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun old_run, config::ResolveRun(old_config, registry));
     trained_before = old_run.learner.trains;
   } else if (!request.resume.empty()) {
-    SayForeignCode(config::ForeignCodeOf(config));
+    SayForeignCode(config::TrainingCodeOf(config));
     TROUPE_RETURN_IF_ERROR(ReadRunModules(directory, config));
   }
   TROUPE_ASSIGN_OR_RETURN(setup.run, config::ResolveRun(config, registry));

@@ -6,9 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/run/learner/callback_facts.h"
 
 namespace troupe::run {
 namespace {
+
+/// How long callbacks are waited for before the control handler is looked at again.
+constexpr absl::Duration kLook = absl::Milliseconds(5);
 
 /// Whether a multiple of `interval` lies in (before, now].
 bool Crossed(int64_t interval, int64_t before, int64_t now) {
@@ -25,11 +29,31 @@ absl::StatusOr<learner::StepOutcome> UpdateLoop::Step(absl::Duration timeout) {
   learner::StepOutcome outcome = deps_.learner->Step(timeout);
   if (outcome.kind == learner::StepOutcome::Kind::kFailed) return outcome;
   if (outcome.kind == learner::StepOutcome::Kind::kUpdated) TROUPE_RETURN_IF_ERROR(AfterUpdate());
+  TROUPE_RETURN_IF_ERROR(ServeControl());
+  return outcome;
+}
+
+absl::Status UpdateLoop::ServeControl() {
   deps_.policies->Step();
   for (CheckpointLoop::Done& done : deps_.control->TakeCheckpointRequests()) {
     TROUPE_RETURN_IF_ERROR(SaveState(true, std::move(done)));
   }
-  return outcome;
+  return absl::OkStatus();
+}
+
+absl::Status UpdateLoop::Tell(Hook hook, absl::FunctionRef<nlohmann::json()> facts) {
+  if (deps_.callbacks == nullptr || !deps_.callbacks->Wants(hook)) return absl::OkStatus();
+  const nlohmann::json told = facts();
+  while (!deps_.callbacks->TryTell(hook, told)) {
+    TROUPE_RETURN_IF_ERROR(ServeControl());
+    deps_.callbacks->AwaitRoom(kLook);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UpdateLoop::AwaitCallbacks() {
+  while (deps_.callbacks != nullptr && !deps_.callbacks->AwaitIdle(kLook)) TROUPE_RETURN_IF_ERROR(ServeControl());
+  return absl::OkStatus();
 }
 
 absl::Status UpdateLoop::SaveState(bool always, CheckpointLoop::Done done) {
@@ -42,17 +66,29 @@ absl::Status UpdateLoop::SaveState(bool always, CheckpointLoop::Done done) {
 
 absl::Status UpdateLoop::AfterUpdate() {
   const int64_t before = std::exchange(seen_env_steps_, env_steps());
+  TROUPE_RETURN_IF_ERROR(
+      Tell(Hook::kUpdateEnd, [this] { return UpdateFacts(*deps_.reporter->last(), deps_.reporter->names()); }));
   // Training waits meanwhile: the episodes are of exactly these weights, and `best` is decided on the state that played
   // them.
-  const bool evaluated = Crossed(deps_.run->evaluation.interval_env_steps, before, seen_env_steps_) && Evaluate();
+  const bool evaluated =
+      Crossed(deps_.run->evaluation.interval_env_steps, before, seen_env_steps_) && EvaluateInTraining();
   const bool due = Crossed(deps_.run->experiment.checkpoint_interval_env_steps, before, seen_env_steps_);
   if (due || evaluated) return SaveState(due, nullptr);
   return absl::OkStatus();
 }
 
-bool UpdateLoop::Evaluate() {
+absl::StatusOr<rollout::EvaluationResult> UpdateLoop::Evaluate() {
+  TROUPE_RETURN_IF_ERROR(Tell(Hook::kEvaluationStart, [this] { return nlohmann::json{{"env_steps", env_steps()}}; }));
+  absl::StatusOr<rollout::EvaluationResult> result = deps_.evaluator->Evaluate(env_steps());
+  TROUPE_RETURN_IF_ERROR(Tell(Hook::kEvaluationEnd, [&] {
+    return EvaluationFacts(result, deps_.evaluator->evaluated().get(), deps_.reporter->names(), env_steps());
+  }));
+  return result;
+}
+
+bool UpdateLoop::EvaluateInTraining() {
   // One that fails costs no training. Everybody may see what is degraded, so the words of the error stay here.
-  const absl::Status status = deps_.evaluator->Evaluate(env_steps()).status();
+  const absl::Status status = Evaluate().status();
   deps_.degradations->Set("evaluation",
                           status.ok() ? "" : absl::StrCat("the evaluation at ", env_steps(), " env steps failed"));
   if (!status.ok()) {

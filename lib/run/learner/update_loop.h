@@ -2,23 +2,27 @@
 
 #include <cstdint>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "lib/config/resolved_run.h"
 #include "lib/learner/learner.h"
+#include "lib/rollout/evaluator.h"
+#include "lib/run/learner/callback_host.h"
 #include "lib/run/learner/checkpoint_loop.h"
 #include "lib/run/learner/control_handler.h"
 #include "lib/run/learner/degradations.h"
 #include "lib/run/learner/policy_desk.h"
 #include "lib/run/learner/run_evaluator.h"
 #include "lib/run/learner/run_reporter.h"
+#include <nlohmann/json.hpp>
 
 namespace troupe::run {
 
 /// What an update thread does: a step of the learner, then what is due before the next one, which is evaluations,
-/// checkpoints, and what was asked of the control handler. Made by the learner's process, confined to the update
-/// thread.
+/// checkpoints, and what was asked of the control handler. Callbacks are told of it, each after what it is told of.
+/// Made by the learner's process, confined to the update thread.
 class UpdateLoop {
  public:
   /// All of it outlives the loop.
@@ -31,6 +35,7 @@ class UpdateLoop {
     ControlHandler* control = nullptr;
     PolicyDesk* policies = nullptr;
     Degradations* degradations = nullptr;
+    CallbackHost* callbacks = nullptr;  ///< absent: none
   };
 
   /// `resumed_env_steps`: trained before this process.
@@ -42,13 +47,22 @@ class UpdateLoop {
   absl::StatusOr<learner::StepOutcome> Step(absl::Duration timeout);
   /// Hands the state to who writes checkpoints if it is the best so far, or `always`. Errors are the trainer's.
   absl::Status SaveState(bool always, CheckpointLoop::Done done);
+  /// Evaluates the weights of now. Errors are RunEvaluator::Evaluate's, and Tell's.
+  absl::StatusOr<rollout::EvaluationResult> Evaluate();
+  /// Callbacks hear of it, where one wants to. While they are behind by a full queue this waits, and does what is asked
+  /// of the control handler meanwhile, since it may be they who ask. Errors are those of SaveState.
+  absl::Status Tell(Hook hook, absl::FunctionRef<nlohmann::json()> facts);
+  /// Waits in the same way until callbacks have been called for all that they were told.
+  absl::Status AwaitCallbacks();
   /// Trained, of the whole run.
   int64_t env_steps() const;
 
  private:
   absl::Status AfterUpdate();
+  /// What was asked of the control handler.
+  absl::Status ServeControl();
   /// Whether it succeeded; a failure is a degradation.
-  bool Evaluate();
+  bool EvaluateInTraining();
 
   const Deps deps_;
   const int64_t resumed_env_steps_;

@@ -2,18 +2,27 @@
 
 #include "lib/run/learner/update_loop.h"
 
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <future>
 #include <memory>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "lib/base/await.h"
 #include "lib/learner/testing/fake_trainer.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/run/learner/callback_host.h"
 #include "lib/run/learner/run_end.h"
 #include "lib/run/learner/run_start.h"
 #include "lib/run/learner/testing/run_in_process.h"
 #include "lib/storage/file_system.h"
+#include "lib/storage/testing.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -146,6 +155,72 @@ TEST_F(UpdateLoopTest, ALastCheckpointThatIsNotWrittenIsHowTheRunEnds) {
   EXPECT_EQ(end.Tell(), absl::DataLossError("the last checkpoint was not written: no room"));
   EXPECT_TRUE(Summary()["evaluation"].is_null());
   EXPECT_THAT(Summary()["degraded"].dump(), testing::HasSubstr("checkpoints cannot be written"));
+}
+
+/// A run with more updates than callbacks may be behind, and callbacks that are not called before somebody steps them.
+class CalledBackTest : public testing::Test {
+ protected:
+  static std::unique_ptr<CallbackHost> MakeHost(const std::string& notes, Degradations* degradations) {
+    setenv("TROUPE_TEST_NOTES", notes.c_str(), 1);
+    CallbackHost::Options options;
+    options.callbacks = {"python:host_test_callbacks:Second"};
+    options.python.interpreter = TROUPE_TEST_PYTHON;
+    options.python.path = {TROUPE_SOURCE_DIR "/lib/run/learner/testing"};
+    options.degradations = degradations;
+    absl::StatusOr<std::unique_ptr<CallbackHost>> host = CallbackHost::Start(std::move(options));
+    EXPECT_TRUE(host.ok()) << host.status();
+    return *std::move(host);
+  }
+
+  static constexpr int64_t kUpdates = 70;
+  const storage::ScratchDirectory scratch_;
+  const std::string notes_ = scratch_.path() + "/notes";
+  FakeStore store_;
+  Degradations degradations_;
+  std::unique_ptr<CallbackHost> host_ = MakeHost(notes_, &degradations_);
+  RunInProcess run_{{.config = kConfig,
+                     .change =
+                         [](config::ResolvedRun& run) {
+                           run.experiment.write_interval_env_steps = 0;
+                           run.stop.env_steps = 40 * kUpdates;
+                         },
+                     .make_trainer =
+                         [](const RunSetup& /*setup*/, const policy::PolicyTable& policies) {
+                           return std::make_unique<learner::FakeTrainer>(policies.Specs());
+                         },
+                     .draw = &Zeros,
+                     .store = &store_,
+                     .callbacks = host_.get()}};
+};
+
+TEST_F(CalledBackTest, TheLoopWaitsForCallbacksThatAreFarBehindAndDoesWhatTheyAskMeanwhile) {
+  constexpr int64_t kFull = CallbackHost::kMaxWaiting;
+  static_assert(kUpdates > kFull + 1);
+  std::thread asks([this] {
+    // The update after those that wait finds no room, which nobody but this thread makes.
+    const base::Deadline deadline = base::Deadline::After(absl::Minutes(1));
+    EXPECT_TRUE(base::AwaitPolling(absl::Milliseconds(1), deadline,
+                                   [this] { return run_.learner->Status().progress.updates > kFull; }));
+    const auto changed = std::make_shared<std::promise<absl::Status>>();
+    run_.control->ChangePolicies(
+        {}, policy::AddPolicy{.id = PolicyId("asked")},
+        [changed](const absl::StatusOr<int64_t>& revision) { changed->set_value(revision.status()); });
+    std::future<absl::Status> answer = changed->get_future();
+    EXPECT_EQ(answer.wait_for(std::chrono::seconds(20)), std::future_status::ready) << "asked in vain";
+    EXPECT_EQ(run_.learner->Status().progress.updates, kFull + 1) << "the loop waits";
+    host_->Run();
+  });
+  const StepOutcome outcome = run_.StepToTheEnd();
+  EXPECT_EQ(outcome.kind, StepOutcome::Kind::kStopped) << outcome.reason << outcome.status;
+  EXPECT_EQ(run_.updates->AwaitCallbacks(), absl::OkStatus());
+  host_->Stop();
+  asks.join();
+  std::ifstream file(notes_);
+  std::string line;
+  int64_t calls = 0;
+  while (std::getline(file, line)) EXPECT_EQ(line, absl::StrCat("second ", 40 * ++calls));
+  EXPECT_EQ(calls, kUpdates) << "each update once, in order";
+  EXPECT_TRUE(run_.learner->Policies()->FindSlot(PolicyId("asked")).has_value());
 }
 
 TEST_F(UpdateLoopTest, ATrainerThatFailsEndsTheLoopWithAStateThatIsWhole) {

@@ -12,6 +12,7 @@
 #include "lib/envs/register_all.h"
 #include "lib/learner/learner.h"
 #include "lib/learner/trainer.h"
+#include "lib/run/learner/callback_host.h"
 #include "lib/run/learner/checkpoint_loop.h"
 #include "lib/run/learner/control_handler.h"
 #include "lib/run/learner/local_sampler.h"
@@ -38,6 +39,7 @@ struct RunInProcess {
     std::function<std::unique_ptr<learner::Trainer>(const RunSetup&, const policy::PolicyTable&)> make_trainer;
     DrawState draw;
     learner::CheckpointStore* store = nullptr;
+    CallbackHost* callbacks = nullptr;
   };
 
   explicit RunInProcess(const Parts& parts) : checkpoints(parts.store, &degradations) {
@@ -87,7 +89,8 @@ struct RunInProcess {
                                                             .checkpoints = &checkpoints,
                                                             .control = control.get(),
                                                             .policies = desk.get(),
-                                                            .degradations = &degradations},
+                                                            .degradations = &degradations,
+                                                            .callbacks = parts.callbacks},
                                            0);
     EXPECT_EQ(learner->Start(), absl::OkStatus());
     EXPECT_EQ(sampler->Join(*MakeRolloutConfig(setup.run, registry), learner.get()), absl::OkStatus());

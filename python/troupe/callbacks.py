@@ -1,0 +1,189 @@
+"""Callbacks of a run: classes whose methods are called as it goes (docs/hooks.md).
+
+    class Stopper(troupe.Callback):
+        def on_update_end(self, ctx):
+            if ctx.return_mean is not None and ctx.return_mean > 25:  # None before the first episode ended
+                ctx.stop("solved")
+
+A run names them, `callbacks: ["python:MODULE:Stopper"]` or `troupe.train(..., callbacks=[Stopper])`, and makes an object of each, without arguments, in
+one process of Python beside the learner. Calls are made one after the other, in the order of what happened; training goes on meanwhile, up to 64 calls
+ahead. None is left out. A call that raises is counted and costs nothing else; one that does not return within 30 s ends that process, and the run says so.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
+
+if TYPE_CHECKING:
+    from troupe.evaluation import Evaluation
+    from troupe.run import Run
+
+MAX_TRACKED = 256  # different names of a run
+MAX_TRACKED_NAME = 128  # characters
+
+_Send = Callable[[Dict[str, Any]], None]
+
+
+class Learner:
+    """What the contexts of one run share: the way to its learner. Made by the process of callbacks."""
+
+    def __init__(self, send: _Send, path: str) -> None:
+        self._send, self._lock = send, threading.Lock()  # a callback may have threads
+        self.path = Path(path).absolute()
+        self.tracked: Dict[str, None] = {}
+
+    def send(self, message: Dict[str, Any]) -> None:
+        """Tells the learner."""
+        with self._lock:
+            self._send(message)
+
+    def ask(self, question: Callable[["Run"], Any]) -> Any:
+        """Time that the learner takes to answer is none of the call's."""
+        from troupe.run import Run
+
+        self.send({"op": "asks"})
+        try:
+            return question(Run(self.path))
+        finally:
+            self.send({"op": "goes on"})
+
+
+class Context:
+    """What a call knows and may do. Decisions are made by the run's own commands and have their errors, TroupeError; while the run ends it refuses them.
+
+    path: the run folder. env_steps: trained so far.
+    """
+
+    env_steps: int
+
+    def __init__(self, learner: Learner, facts: Mapping[str, Any]) -> None:
+        self._learner = learner
+        self.path: Path = learner.path
+        for name, value in facts.items():
+            setattr(self, name, value)
+
+    def track(self, name: str, value: float) -> None:
+        """`Custom/NAME` in progress.jsonl and TensorBoard: the mean of what was tracked since the line before. ValueError for a number that is not
+        finite, a name of more than 128 printable characters, and more than 256 names in a run."""
+        number = float(value)
+        if not math.isfinite(number):
+            raise ValueError(f"track {name}: got {value}, expected a finite number")
+        if not isinstance(name, str) or not 0 < len(name.encode()) <= MAX_TRACKED_NAME or not name.isascii() or not name.isprintable():
+            raise ValueError(f"track: got the name {name!r:.100}, expected 1 to {MAX_TRACKED_NAME} printable characters of ASCII")
+        if name not in self._learner.tracked and len(self._learner.tracked) >= MAX_TRACKED:
+            raise ValueError(f"track {name}: this run has {MAX_TRACKED} names already, expected at most so many")
+        self._learner.tracked[name] = None
+        self._learner.send({"op": "track", "name": name, "value": number})
+
+    def stop(self, reason: str) -> None:
+        """Has the run end in order, with a checkpoint, as `troupe stop` does; calls that are due are still made."""
+        self._learner.send({"op": "stop", "reason": str(reason)[:200]})
+
+    def save(self) -> Path:
+        """Has a checkpoint written now; returns when it is durable, its folder."""
+        path = self._learner.ask(lambda run: run.save())
+        assert isinstance(path, Path)
+        return path
+
+    def evaluate(self, episodes: int = 100, **evaluate: Any) -> "Evaluation":
+        """Plays whole episodes with the policies of now, in processes beside training; as `Run.evaluate`, whose other arguments it takes."""
+        arguments = {"at": "live", **evaluate}
+        return self._learner.ask(lambda run: run.evaluate(episodes, **arguments))  # type: ignore[no-any-return]
+
+    def add_policy(self, id: str, *, copy_of: Optional[str] = None, like: Optional[str] = None, policy_class: Optional[str] = None,
+                   trains: bool = True) -> None:
+        """As `Run.add_policy`."""
+        self._learner.ask(lambda run: run.add_policy(id, copy_of=copy_of, like=like, policy_class=policy_class, trains=trains))
+
+    def remove_policy(self, id: str) -> None:
+        """As `Run.remove_policy`."""
+        self._learner.ask(lambda run: run.remove_policy(id))
+
+    def set_mapping(self, mapping: Mapping[str, Any]) -> None:
+        """As `Run.set_mapping`."""
+        self._learner.ask(lambda run: run.set_mapping(mapping))
+
+    def set_trainable(self, ids: List[str]) -> None:
+        """As `Run.set_trainable`."""
+        self._learner.ask(lambda run: run.set_trainable(ids))
+
+
+class RunContext(Context):
+    """resumed: whether it goes on from a checkpoint (None at the end). reason: why it ends (None at the start)."""
+
+    resumed: Optional[bool] = None
+    reason: Optional[str] = None
+
+
+class UpdateContext(Context):
+    """An update, and the last 100 episodes in training.
+
+    return_sum, return_mean, episode_length: means over these episodes, None before the first one. metrics: losses and the like by tag (docs/metrics.md),
+    None for what is not finite. policies: {id: {"episodes", "mean", "min", "max"}}, returns of the agents that a policy played.
+    """
+
+    agent_steps: int
+    updates: int
+    episodes: int
+    wall_clock_s: float
+    env_steps_per_s: float
+    return_sum: Optional[float]
+    return_mean: Optional[float]
+    episode_length: Optional[float]
+    metrics: Dict[str, Optional[float]]
+    policies: Dict[str, Dict[str, Any]]
+
+
+class EvaluationContext(Context):
+    """An evaluation of `evaluation` of the configuration. result: as `troupe evaluate --json`, and `policies` as UpdateContext has them; None at its
+    start, and where it failed, of which error has the words."""
+
+    result: Optional[Dict[str, Any]] = None
+    error: Optional[str] = None
+
+
+class CheckpointContext(Context):
+    """A checkpoint. is_best: it is the best so far. error: why it could not be written, None of one that was; training goes on either way."""
+
+    is_best: bool
+    error: Optional[str]
+
+    @property
+    def checkpoint(self) -> Path:
+        """Its folder, which is removed when there are newer ones enough (experiment.keep_checkpoints)."""
+        return self.path / "checkpoints" / str(self.env_steps)
+
+
+class Callback:
+    """Override what you need: what is not overridden is not called, and costs nothing."""
+
+    def on_run_start(self, ctx: RunContext) -> None:
+        """First of all."""
+
+    def on_update_end(self, ctx: UpdateContext) -> None:
+        """After each update."""
+
+    def on_evaluation_start(self, ctx: EvaluationContext) -> None:
+        """Before each evaluation of the configuration, for which training waits."""
+
+    def on_evaluation_end(self, ctx: EvaluationContext) -> None:
+        """After it."""
+
+    def on_checkpoint_end(self, ctx: CheckpointContext) -> None:
+        """When a checkpoint is durable, or could not be written."""
+
+    def on_run_end(self, ctx: RunContext) -> None:
+        """Last of all, once the last checkpoint is written and before summary.json is; decisions are refused."""
+
+
+CONTEXTS = {
+    "on_run_start": RunContext,
+    "on_update_end": UpdateContext,
+    "on_evaluation_start": EvaluationContext,
+    "on_evaluation_end": EvaluationContext,
+    "on_checkpoint_end": CheckpointContext,
+    "on_run_end": RunContext,
+}
