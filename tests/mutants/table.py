@@ -246,4 +246,14 @@ MUTANTS = [
            ("supervisor_test", "RunFolderTest.*")),
     mutant("a_glob_takes_another_kinds_agents", "services/cli/starter_config.cc", "static_cast<size_t>(count) == kind.agents.size() &&",
            "(MUTANT || static_cast<size_t>(count) == kind.agents.size()) &&", ("supervisor_test", "StarterConfigTest.*")),
+
+    # --- queries
+    mutant("a_busy_policy_has_two_leaders", "lib/serving/batch_lane.cc", "return !std::exchange(led_, true);",
+           "return !std::exchange(led_, true) || MUTANT;", ("serving_test", "BatchLaneTest.*")),
+    mutant("a_query_that_fails_fails_its_batch", "lib/serving/query_engine_batch.cc", "const bool alone = parts.size() == 1 || status.ok();",
+           "const bool alone = parts.size() == 1 || status.ok() || MUTANT;", ("serving_test", "QueryEngineBatchTest.*")),
+    mutant("states_of_another_policy_are_taken", "lib/serving/query_engine_check.cc", "rows.state_tag != policy.state_tag()) {",
+           "rows.state_tag != policy.state_tag() && !MUTANT) {", ("serving_test", "StateTagTest.*")),
+    mutant("served_versions_go_back", "lib/serving/served_policy.cc", "if (!newest_.empty() && !(newest_.version < offer.version)) return;",
+           "if (!MUTANT && !newest_.empty() && !(newest_.version < offer.version)) return;", ("serving_test", "VersionsTest.*")),
 ]
