@@ -249,7 +249,7 @@ class Client final : public PolicyClient {
 class Stream final : public PolicyStream {
  public:
   explicit Stream(Client* client) : client_(*client) {}
-  ~Stream() override { Close(); }
+  ~Stream() override { Close().IgnoreError(); }
 
   absl::StatusOr<std::vector<PolicyActions>> ComputeActions(const PolicyQuery& query) override {
     const v1::ComputeActionsRequest request = ToProto(query);

@@ -157,6 +157,10 @@ absl::StatusOr<std::optional<WeightAssembler::Update>> WeightAssembler::Add(cons
         Update{policy::PolicySlot(), nullptr, FromProto(header.version()), header.announcement().number()});
   }
   if (header.has_policies()) return AddPolicies(header.policies());
+  if (tables_.has_value() && policies_->specs.size() == 0) {
+    return absl::FailedPreconditionError(
+        "weights before the policies that were asked for: the learner is of a version that does not tell them");
+  }
   if (header.offset() == 0) {
     TROUPE_RETURN_IF_ERROR(Begin(header));
   } else if (header.policy_slot() != header_.policy_slot() ||

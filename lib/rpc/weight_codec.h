@@ -84,7 +84,8 @@ class WeightAssembler {
   /// The next message: a finished, validated snapshot, an announcement, or a table; nullopt after a chunk that is not
   /// the last, and for weights of a policy that is not the slot's (an older or a newer table's: they are dropped).
   /// INVALID_ARGUMENT for another size, policy or order than expected (checked before memory is taken) and for numbers
-  /// that are not finite; DATA_LOSS for a bad checksum.
+  /// that are not finite; DATA_LOSS for a bad checksum; FAILED_PRECONDITION for weights before the table that was asked
+  /// for.
   absl::StatusOr<std::optional<Update>> Add(const grpc::ByteBuffer& message);
 
  private:

@@ -216,6 +216,7 @@ TEST(VersionsTest, AreReadWhenTheyAreAskedAndOnce) {
   EXPECT_EQ(second->loads_, 1);
   ASSERT_EQ(engine->SetSource(spec.id, {1, 1}, first), absl::OkStatus());
   EXPECT_EQ(AskOne(*engine, rows)->version.n, 2) << "versions only grow";
+  EXPECT_EQ(engine->ListPolicies().policies[0].version.n, 2);
 }
 
 TEST(OutputsTest, AreThoseThatWereNamed) {
