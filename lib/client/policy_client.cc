@@ -135,7 +135,8 @@ struct Server {
 class Client final : public PolicyClient {
  public:
   Client(const std::vector<std::string>& addresses, Options options) : options_(std::move(options)) {
-    const auto credentials = options_.credentials != nullptr ? options_.credentials : grpc::InsecureChannelCredentials();
+    const auto credentials =
+        options_.credentials != nullptr ? options_.credentials : grpc::InsecureChannelCredentials();
     for (const std::string& address : addresses) {
       grpc::ChannelArguments arguments;
       arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
@@ -226,12 +227,15 @@ class Client final : public PolicyClient {
     absl::Status status;
     for (size_t attempt = 0; attempt <= static_cast<size_t>(options_.retries); ++attempt) {
       const size_t around = attempt / order.size();
-      const absl::Duration pause = around == 0 ? absl::ZeroDuration() : kFirstPause * (int64_t{1} << std::min<size_t>(around - 1, 10));
+      const absl::Duration pause =
+          around == 0 ? absl::ZeroDuration() : kFirstPause * (int64_t{1} << std::min<size_t>(around - 1, 10));
       if (attempt > 0 && NowNs() + absl::ToInt64Nanoseconds(pause) >= deadline_ns) break;
       if (pause > absl::ZeroDuration()) absl::SleepFor(pause);
       Server& server = *order[attempt % order.size()];
       status = ask(server, deadline_ns);
-      if (!status.ok()) status = absl::Status(status.code(), absl::StrCat("server at ", server.address, ": ", std::string(status.message())));
+      if (!status.ok())
+        status = absl::Status(status.code(),
+                              absl::StrCat("server at ", server.address, ": ", std::string(status.message())));
       const bool gone = absl::IsUnavailable(status);
       server.down_until_ns.store(gone ? NowNs() + absl::ToInt64Nanoseconds(kDown) : 0, std::memory_order_relaxed);
       if (!gone) break;

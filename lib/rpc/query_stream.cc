@@ -116,6 +116,9 @@ void QueryStream::Answer() {
 
 void QueryStream::OnAnswer(const absl::StatusOr<serving::ActionAnswer>& answer) {
   outgoing_ = Serialized(answer);
+  // A stream that waits holds no memory of its largest request: there may be thousands.
+  query_ = serving::ActionQuery();
+  v1::ComputeActionsRequest().Swap(&request_);
   bool reads_on = false;
   bool cancelled = false;
   serving::ActionQueries::GiveUp over;  // destroyed outside the lock

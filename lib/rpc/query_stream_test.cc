@@ -20,6 +20,7 @@
 #include "lib/rpc/query_client.h"
 #include "lib/rpc/query_codec.h"
 #include "lib/rpc/query_server.h"
+#include "lib/rpc/testing/peak_memory.h"
 #include "lib/serving/query_engine.h"
 #include "lib/serving/testing/query_builder.h"
 #include <gmock/gmock.h>
@@ -179,6 +180,22 @@ TEST_F(QueryStreamTest, BytesThatAreNoRequestEndItAndNothingElse) {
   EXPECT_EQ(stream.Finish().code(), absl::StatusCode::kResourceExhausted) << "elements without end";
   EXPECT_TRUE(client_->ComputeActions(query_, kStreamTimeout).ok());
   EXPECT_TRUE(HasStreams(0));
+}
+
+TEST_F(QueryStreamTest, StreamsThatWaitHoldNoMemoryOfTheirLargestRequest) {
+  v1::ComputeActionsRequest large = ToProto(query_);
+  large.mutable_policies(0)->set_action_mask(std::string(4 << 20, '\x01'));  // the policy has none
+  const std::string bytes = large.SerializeAsString();
+  const PeakMemory peak;
+  std::vector<std::unique_ptr<RawStream>> streams;
+  for (int i = 0; i < 30; ++i) {
+    streams.push_back(std::make_unique<RawStream>(address_));
+    v1::ComputeActionsReply reply;
+    ASSERT_TRUE(streams.back()->Write(bytes));
+    ASSERT_TRUE(streams.back()->Read(&reply));
+    EXPECT_EQ(reply.error().code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+  }
+  EXPECT_LT(peak.growth_bytes(), (int64_t{80} << 20) + kKeptBySanitizerBytes) << "this process is the clients, too";
 }
 
 TEST_F(QueryStreamTest, OneTooManyIsRefusedAndTheOthersGoOn) {

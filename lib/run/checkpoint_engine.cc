@@ -93,10 +93,10 @@ absl::Status CheckpointEngine::CheckIsNewer(const Opened& opened) const {
     const policy::WeightVersion there = opened.source->VersionOf(served.policy_id);
     if (there == policy::WeightVersion() || !(there < served.version)) continue;
     if (table_ != nullptr && SinceOf(*table_, served.policy_id) != SinceOf(*opened.table, served.policy_id)) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat(opened.folder, " has version ", there.n, " of learner epoch ", there.learner_epoch, " of policy \"",
-                     served.policy_id.value(), "\", but version ", served.version.n, " of learner epoch ",
-                     served.version.learner_epoch, " is served: start the server again to serve another run"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        opened.folder, " has version ", there.n, " of learner epoch ", there.learner_epoch, " of policy \"",
+        served.policy_id.value(), "\", but version ", served.version.n, " of learner epoch ",
+        served.version.learner_epoch, " is served: start the server again to serve another run"));
   }
   return absl::OkStatus();
 }

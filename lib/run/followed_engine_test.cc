@@ -13,7 +13,8 @@ policy::PolicySpec Spec(const std::string& id) {
 }
 
 policy::PolicyTablePtr TableOf(const std::vector<policy::PolicySpec>& specs) {
-  return *policy::PolicyTable::Make(specs, std::vector<bool>(specs.size(), false), {{"*", {{specs[0].id, 1.0}}}}, {"a"});
+  return *policy::PolicyTable::Make(specs, std::vector<bool>(specs.size(), false), {{"*", {{specs[0].id, 1.0}}}},
+                                    {"a"});
 }
 
 absl::StatusOr<serving::ActionAnswer> AskOf(FollowedEngine& followed, const policy::PolicySpec& spec) {
