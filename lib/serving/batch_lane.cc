@@ -23,6 +23,11 @@ void BatchBudget::GiveBack(int64_t bytes) {
   bytes_.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
+bool BatchLane::TryLead() {
+  base::MutexLock lock(&mutex_);
+  return !std::exchange(led_, true);
+}
+
 absl::StatusOr<bool> BatchLane::Enter(BatchWork* work) {
   if (absl::Status status = budget_.Take(work->bytes()); !status.ok()) return status;
   base::MutexLock lock(&mutex_);

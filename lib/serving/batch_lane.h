@@ -53,6 +53,9 @@ class BatchLane {
   BatchLane(const BatchLane&) = delete;
   BatchLane& operator=(const BatchLane&) = delete;
 
+  /// True: the lane was idle, and the caller leads it now with work of its own in hand, then calls Next until that
+  /// gives nothing. False: somebody leads.
+  bool TryLead();
   /// True: the caller leads now, and calls Next until that gives nothing; the first batch has `work`. False: the leader
   /// will compute it. RESOURCE_EXHAUSTED: it does not wait, see BatchBudget.
   absl::StatusOr<bool> Enter(BatchWork* work);

@@ -35,6 +35,21 @@ TEST(BatchLaneTest, WhoComesToAnIdleLaneLeadsIt) {
   EXPECT_EQ(budget.count(), 1);
 }
 
+TEST(BatchLaneTest, WhoHasWorkInHandLeadsAnIdleLaneAtOnce) {
+  BatchBudget budget({});
+  BatchLane lane(&budget);
+  Piece a(1);
+  Batch batch;
+  EXPECT_TRUE(lane.TryLead());
+  EXPECT_FALSE(lane.TryLead());
+  EXPECT_FALSE(*lane.Enter(&a)) << "the leader computes its own";
+  lane.Next(&batch);
+  EXPECT_EQ(batch, Batch({&a}));
+  lane.Next(&batch);
+  EXPECT_TRUE(batch.empty());
+  EXPECT_TRUE(lane.TryLead());
+}
+
 TEST(BatchLaneTest, ABatchHasItsRowsAtMostAndOnePieceAtLeast) {
   BatchBudget budget({});
   BatchLane lane(&budget);

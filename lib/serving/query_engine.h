@@ -200,6 +200,8 @@ class QueryEngine final : public ActionQueries {
   absl::StatusOr<std::vector<Part>> Check(const Routes& routes, const ActionQuery& query);
   absl::StatusOr<ActionAnswer> Answer(std::vector<Part> parts);
   GiveUp Enqueue(std::vector<Part> parts, Done done);
+  /// Answers a query of one part, whose lane the caller leads, then computes what has queued there meanwhile.
+  void AnswerAlone(Part part, const Done& done);
   /// Computes what was taken from the policy's lane, parts of equal mode together, and answers.
   void RunBatch(const ServedPolicy& policy, const std::vector<BatchWork*>& batch);
   /// The ordinal of a query.

@@ -88,7 +88,7 @@ class QueryEngine::Forward {
 
   /// Gives each part its rows.
   void HandOut(policy::WeightVersion version) {
-    const std::vector<space::ActionWord>& modes = input_.deterministic ? actions_ : modes_;
+    if (input_.deterministic && Wants(QueryOutput::kMean)) modes_ = actions_;
     int64_t first = 0;
     for (Part* const part : parts_) {
       PolicyActions& answer = part->actions;
@@ -98,12 +98,13 @@ class QueryEngine::Forward {
       answer.word_dtypes = policy_.word_dtypes();
       const auto begin = static_cast<size_t>(first);
       const auto rows = static_cast<size_t>(answer.rows);
-      answer.sampled_actions.assign(actions_.begin() + static_cast<std::ptrdiff_t>(begin * words_),
-                                    actions_.begin() + static_cast<std::ptrdiff_t>((begin + rows) * words_));
-      answer.logp.assign(logp_.begin() + static_cast<std::ptrdiff_t>(begin),
-                         logp_.begin() + static_cast<std::ptrdiff_t>(begin + rows));
-      answer.state_out.assign(state_.begin() + static_cast<std::ptrdiff_t>(begin * state_size_),
-                              state_.begin() + static_cast<std::ptrdiff_t>((begin + rows) * state_size_));
+      if (parts_.size() == 1) {
+        answer.sampled_actions = std::move(actions_);
+        answer.logp = std::move(logp_);
+        answer.state_out = std::move(state_);
+      } else {
+        Copy(begin, rows, &answer);
+      }
       answer.state_tag = policy_.state_tag();
       answer.actions = answer.sampled_actions;
       for (size_t row = 0; !policy_.bounds().identity() && row < rows; ++row) {
@@ -111,7 +112,7 @@ class QueryEngine::Forward {
         policy_.bounds().Apply(action, action);
       }
       if (part->outputs.Has(QueryOutput::kLogits)) HandOutLogits(first, &answer);
-      if (part->outputs.Has(QueryOutput::kMean)) HandOutMean(modes, first, &answer);
+      if (part->outputs.Has(QueryOutput::kMean)) HandOutMean(first, &answer);
       DropUnasked(part->outputs, &answer);
       first += answer.rows;
     }
@@ -159,6 +160,17 @@ class QueryEngine::Forward {
     input_.state_in = input_.state_out = state_.data();
   }
 
+  /// The part's rows of what was computed together.
+  void Copy(size_t begin, size_t rows, PolicyActions* answer) const {
+    const auto part_of = [begin, rows](const auto& all, size_t columns) {
+      const auto first = all.begin() + static_cast<std::ptrdiff_t>(begin * columns);
+      return std::vector(first, first + static_cast<std::ptrdiff_t>(rows * columns));
+    };
+    answer->sampled_actions = part_of(actions_, words_);
+    answer->logp = part_of(logp_, 1);
+    answer->state_out = part_of(state_, state_size_);
+  }
+
   /// The last layer's first columns.
   void HandOutLogits(int64_t first, PolicyActions* answer) const {
     const int64_t size = LogitsSize(spec_);
@@ -168,11 +180,11 @@ class QueryEngine::Forward {
     }
   }
 
-  void HandOutMean(const std::vector<space::ActionWord>& modes, int64_t first, PolicyActions* answer) const {
+  void HandOutMean(int64_t first, PolicyActions* answer) const {
     for (int64_t row = first; row < first + answer->rows; ++row) {
       for (size_t word = 0; word < words_; ++word) {
         if (policy_.word_dtypes()[word] != tensor::DType::kFloat32) continue;
-        answer->mean.push_back(modes[static_cast<size_t>(row) * words_ + word].f32);
+        answer->mean.push_back(modes_[static_cast<size_t>(row) * words_ + word].f32);
       }
     }
   }
@@ -347,6 +359,22 @@ void QueryEngine::RunBatch(const ServedPolicy& policy, const std::vector<BatchWo
   }
 }
 
+void QueryEngine::AnswerAlone(Part part, const Done& done) {
+  Part* const one = &part;
+  const absl::Status status = Act(*part.policy, {&one, 1});
+  if (status.ok()) {
+    ActionAnswer answer;
+    answer.push_back(std::move(part.actions));
+    done(std::move(answer));
+  } else {
+    done(status);
+  }
+  std::vector<BatchWork*> batch;
+  for (part.policy->lane().Next(&batch); !batch.empty(); part.policy->lane().Next(&batch)) {
+    RunBatch(*part.policy, batch);
+  }
+}
+
 ActionQueries::GiveUp QueryEngine::ComputeActions(const ActionQuery& query, Done done) {
   absl::StatusOr<std::vector<Part>> parts = Check(*CurrentRoutes(), query);
   if (!parts.ok()) {
@@ -356,6 +384,12 @@ ActionQueries::GiveUp QueryEngine::ComputeActions(const ActionQuery& query, Done
   }
   if (std::any_of(parts->begin(), parts->end(), [](const Part& part) { return part.policy->runs_elsewhere(); })) {
     return Enqueue(*std::move(parts), std::move(done));
+  }
+  if (parts->size() == 1 && parts->front().policy->lane().TryLead()) {
+    // The usual query: nobody else wants the policy, so that it need not queue.
+    AnswerAlone(std::move(parts->front()), done);
+    FreeRetired();
+    return nullptr;
   }
   auto asked = std::make_shared<Query>(this, *std::move(parts), std::move(done));
   asked->Run();
