@@ -248,8 +248,9 @@ MUTANTS = [
            "(MUTANT || static_cast<size_t>(count) == kind.agents.size()) &&", ("supervisor_test", "StarterConfigTest.*")),
 
     # --- queries
-    mutant("a_busy_policy_has_two_leaders", "lib/serving/batch_lane.cc", "return !std::exchange(led_, true);",
-           "return !std::exchange(led_, true) || MUTANT;", ("serving_test", "BatchLaneTest.*")),
+    mutant("a_busy_policy_has_two_leaders", "lib/serving/batch_lane.cc",
+           "waiting_.push_back(work);\n  return !std::exchange(led_, true);",
+           "waiting_.push_back(work);\n  return !std::exchange(led_, true) || MUTANT;", ("serving_test", "BatchLaneTest.*")),
     mutant("a_query_that_fails_fails_its_batch", "lib/serving/query_engine_batch.cc", "const bool alone = parts.size() == 1 || status.ok();",
            "const bool alone = parts.size() == 1 || status.ok() || MUTANT;", ("serving_test", "QueryEngineBatchTest.*")),
     mutant("states_of_another_policy_are_taken", "lib/serving/query_engine_check.cc", "rows.state_tag != policy.state_tag()) {",
