@@ -1,8 +1,13 @@
 // One-row policy queries over loopback, one after another to three policies in turn whose weights are replaced all the
 // time, beside a bare gRPC call that carries the same bytes both ways: servers in one process, the client in another,
-// rounds of both in turn.
+// rounds of both in turn; and beside a stream of the same queries.
 //
 //   query_bench [--calls 2000] [--rounds 5]
+//
+// Many clients at once, each with a connection of its own, of a policy of a server that runs already; observations are
+// zeros, as many as the policy has:
+//
+//   query_bench saturate ADDRESS POLICY [CLIENTS 8] [ROWS 1] [SECONDS 5]
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -157,9 +162,14 @@ void RunClient(const std::string& query_address, const std::string& bare_address
     TROUPE_CHECK(client->ComputeActions(queries[next++ % queries.size()], absl::Seconds(10)).ok());
   };
   const auto call = [&] { bare.Call(); };
+  const auto stream = client->OpenStream();
+  const auto ask_by_stream = [&] {
+    TROUPE_CHECK(stream->ComputeActions(queries[next++ % queries.size()], absl::Seconds(10)).ok());
+  };
+  Measure(calls / 4 + 1, ask_by_stream);
   Measure(calls / 4 + 1, ask);
   Measure(calls / 4 + 1, call);
-  std::vector<double> query_p50, query_p99, bare_p50, bare_p99, ratio;
+  std::vector<double> query_p50, query_p99, bare_p50, bare_p99, ratio, stream_p50, stream_p99, stream_ratio;
   for (int round = 0; round < rounds; ++round) {
     const Latency of_query = Measure(calls, ask);
     const Latency of_bare = Measure(calls, call);
@@ -168,12 +178,50 @@ void RunClient(const std::string& query_address, const std::string& bare_address
     bare_p50.push_back(of_bare.p50_us);
     bare_p99.push_back(of_bare.p99_us);
     ratio.push_back(of_query.p50_us / of_bare.p50_us);
+    const Latency of_stream = Measure(calls, ask_by_stream);
+    stream_p50.push_back(of_stream.p50_us);
+    stream_p99.push_back(of_stream.p99_us);
+    stream_ratio.push_back(of_stream.p50_us / of_query.p50_us);
   }
   std::printf(
       "%-5s one row: p50 %.0f us, p99 %.0f us; bare call: p50 %.0f us, p99 %.0f us; p50 %.2f times (medians of %d "
       "rounds of %d)\n",
       query_address.compare(0, 4, "unix") == 0 ? "unix" : "tcp", Percentile(query_p50, 0.5), Percentile(query_p99, 0.5),
       Percentile(bare_p50, 0.5), Percentile(bare_p99, 0.5), Percentile(ratio, 0.5), rounds, calls);
+  std::printf("%-5s by a stream: p50 %.0f us, p99 %.0f us; p50 %.2f times the call's\n",
+              query_address.compare(0, 4, "unix") == 0 ? "unix" : "tcp", Percentile(stream_p50, 0.5),
+              Percentile(stream_p99, 0.5), Percentile(stream_ratio, 0.5));
+}
+
+/// Queries a second, and the 99th percentile of how long one takes.
+void Saturate(const std::string& address, const std::string& policy, int clients, int rows, int seconds) {
+  const auto first = *rpc::QueryClient::Create(address, {});
+  const auto described = first->DescribePolicies({policy::PolicyId(policy)}, absl::Seconds(10));
+  TROUPE_CHECK(described.ok());
+  serving::OwnedRows owned;
+  owned.policy_id = policy;
+  owned.rows = rows;
+  owned.obs.resize(static_cast<size_t>(rows * described->policies[0].observation_size));
+  if (described->policies[0].needs_agent_slots) owned.agent_slots.resize(static_cast<size_t>(rows));
+  const serving::ActionQuery query = serving::Ask({&owned}, false);
+  std::vector<std::vector<double>> us(static_cast<size_t>(clients));
+  std::vector<std::thread> threads;
+  const double end = NowUs() + 1e6 * seconds;
+  for (std::vector<double>& mine : us) {
+    threads.emplace_back([&] {
+      const auto client = *rpc::QueryClient::Create(address, {});
+      while (NowUs() < end) {
+        const double begin = NowUs();
+        TROUPE_CHECK(client->ComputeActions(query, absl::Seconds(10)).ok());
+        mine.push_back(NowUs() - begin);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<double> all;
+  for (const std::vector<double>& mine : us) all.insert(all.end(), mine.begin(), mine.end());
+  std::printf("%d clients, %d rows a query: %.0f queries/s, p50 %.0f us, p99 %.0f us\n", clients, rows,
+              static_cast<double>(all.size()) / seconds, Percentile(all, 0.5), Percentile(all, 0.99));
 }
 
 void Run(const std::string& query_listen, const std::string& bare_listen, int calls, int rounds) {
@@ -204,6 +252,13 @@ int Main(int argc, char** argv) {
   if (arguments.size() == 5 && arguments[0] == "client" && absl::SimpleAtoi(arguments[3], &calls) &&
       absl::SimpleAtoi(arguments[4], &rounds)) {
     RunClient(arguments[1], arguments[2], calls, rounds);
+    return 0;
+  }
+  if (arguments.size() >= 3 && arguments[0] == "saturate") {
+    int numbers[] = {8, 1, 5};
+    for (size_t i = 3; i < arguments.size() && i < 6; ++i)
+      TROUPE_CHECK(absl::SimpleAtoi(arguments[i], &numbers[i - 3]));
+    Saturate(arguments[1], arguments[2], numbers[0], numbers[1], numbers[2]);
     return 0;
   }
   for (size_t i = 0; i < arguments.size(); i += 2) {

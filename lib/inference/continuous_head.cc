@@ -103,12 +103,11 @@ float BetaLogp(float action, float alpha_output, float beta_output) {
   return static_cast<float>(LogDensityOfBeta(action, OnePlusSoftplus(alpha_output), OnePlusSoftplus(beta_output)));
 }
 
-ContinuousHead::ContinuousHead(const policy::PolicySpec& spec, uint64_t seed)
+ContinuousHead::ContinuousHead(const policy::PolicySpec& spec)
     : distribution_(spec.continuous),
       is_free_(spec.log_std_size() > 0),
       min_log_std_(static_cast<float>(spec.min_log_std)),
       max_log_std_(static_cast<float>(spec.max_log_std)),
-      retry_key_(base::PhiloxKey::Make(seed, base::RandomStream::kActionRetry)),
       log_std_(static_cast<size_t>(spec.log_std_size())),
       std_(log_std_.size()) {}
 
@@ -185,6 +184,7 @@ void ContinuousHead::SampleGaussian(const ContinuousCall& call) const {
 }
 
 void ContinuousHead::SampleBeta(const ContinuousCall& call) const {
+  const base::PhiloxKey retry_key = base::PhiloxKey::Make(call.seed, base::RandomStream::kActionRetry);
   for (int64_t r = 0; r < call.rows; ++r) {
     const float* outputs = call.outputs + r * call.output_stride;
     const RowKey& key = call.keys[r];
@@ -198,8 +198,8 @@ void ContinuousHead::SampleBeta(const ContinuousCall& call) const {
         // x ~ Beta is the first gamma's share of both.
         const uint32_t* words = call.random + r * call.random_stride + i * 2 * kGammaWords;
         const auto place = static_cast<uint32_t>((key.env_step * call.action_stride + call.word + i) * 2);
-        a = DrawGamma(alpha, words, retry_key_, key, place);
-        b = DrawGamma(beta, words + kGammaWords, retry_key_, key, place + 1);
+        a = DrawGamma(alpha, words, retry_key, key, place);
+        b = DrawGamma(beta, words + kGammaWords, retry_key, key, place + 1);
       }
       const auto action = static_cast<float>((a - b) / (a + b));
       out[i].f32 = std::clamp(action, -policy::kMaxBetaAction, policy::kMaxBetaAction);

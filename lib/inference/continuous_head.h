@@ -32,6 +32,7 @@ struct ContinuousCall {
   const uint32_t* random = nullptr;
   int64_t random_stride = 0;
   const RowKey* keys = nullptr;          ///< [rows]
+  uint64_t seed = 0;                     ///< for draws that a sampler makes beyond its random words
   space::ActionWord* actions = nullptr;  ///< the rows' first words, action_stride apart
   int64_t action_stride = 0;
   float* logp = nullptr;  ///< [rows], added to
@@ -41,8 +42,7 @@ struct ContinuousCall {
 /// end of kernels. Made and used by its Actor; not thread-safe; allocates in SetLogStd alone, the first time.
 class ContinuousHead {
  public:
-  /// `seed`: the run's, for draws that a sampler makes beyond its random words.
-  ContinuousHead(const policy::PolicySpec& spec, uint64_t seed);
+  explicit ContinuousHead(const policy::PolicySpec& spec);
 
   /// Random words of a row that a leaf of `words` elements needs.
   int64_t RandomWords(int64_t words) const;
@@ -62,7 +62,6 @@ class ContinuousHead {
   const bool is_free_;
   const float min_log_std_;
   const float max_log_std_;
-  const base::PhiloxKey retry_key_;
   std::vector<float> log_std_;  // within its bounds
   std::vector<float> std_;
 };

@@ -24,7 +24,7 @@ HeadSampler::HeadSampler(const policy::PolicySpec& spec, uint64_t seed, const Ke
       seed_(seed),
       action_words_(spec.action_words()),
       mask_size_(spec.mask_size()),
-      continuous_(spec, seed) {
+      continuous_(spec) {
   // The last layer's columns: the logits of all discrete leaves, then the numbers of the continuous ones.
   int64_t output = 0;
   int64_t random = 0;
@@ -62,9 +62,13 @@ void HeadSampler::EnsureCapacity(int64_t rows) {
 
 absl::Status HeadSampler::Sample(const policy::PolicySpec& spec, const ActInput& input, const float* output,
                                  int64_t stride, space::ActionWord* actions, float* logp) {
+  if (input.outputs != nullptr) {
+    const int64_t size = spec.actor_output_size();
+    for (int64_t r = 0; r < input.rows; ++r) std::copy_n(output + r * stride, size, input.outputs + r * size);
+  }
   auto* random = reinterpret_cast<uint32_t*>(random_.data());
   if (!input.deterministic) {
-    const base::PhiloxKey key = base::PhiloxKey::Make(seed_, base::RandomStream::kAction);
+    const base::PhiloxKey key = base::PhiloxKey::Make(SeedOf(input), base::RandomStream::kAction);
     kernels_->philox(
         {key.k0, key.k1, reinterpret_cast<const uint32_t*>(input.keys), input.rows, random_blocks_, random});
   }
@@ -112,6 +116,7 @@ void HeadSampler::SampleContinuous(const Leaf& leaf, const ActInput& input, cons
     call.random_stride = random_blocks_ * 4;
   }
   call.keys = input.keys;
+  call.seed = SeedOf(input);
   call.actions = actions;
   call.action_stride = action_words_;
   call.logp = logp;

@@ -25,7 +25,8 @@ class HeadSampler {
   /// Batches of so many rows allocate nothing from now on.
   void EnsureCapacity(int64_t rows);
   /// `output`: [rows, actor_output_size], rows `stride` apart, a multiple of the kernels' lanes; finite, and so is what
-  /// is between them. Writes actions [rows, action_words] and log-probabilities [rows] as PolicyActor::Act.
+  /// is between them. Writes actions [rows, action_words] and log-probabilities [rows] as PolicyActor::Act, and
+  /// ActInput::outputs.
   /// INVALID_ARGUMENT names the first row whose mask forbids every category of a leaf.
   absl::Status Sample(const policy::PolicySpec& spec, const ActInput& input, const float* output, int64_t stride,
                       space::ActionWord* actions, float* logp);
@@ -38,6 +39,7 @@ class HeadSampler {
     int64_t random = 0;   // first random word of the row
   };
 
+  uint64_t SeedOf(const ActInput& input) const { return input.seed == nullptr ? seed_ : *input.seed; }
   void SampleContinuous(const Leaf& leaf, const ActInput& input, const float* output, int64_t stride,
                         space::ActionWord* actions, float* logp) const;
 

@@ -30,6 +30,11 @@ struct ActInput {
   const float* state_in = nullptr;
   /// The same after this decision; may be state_in, and is else not read. After an error it holds anything.
   float* state_out = nullptr;
+  /// Of these samples, in the place of the actor's own. An actor that runs elsewhere draws by its own.
+  const uint64_t* seed = nullptr;
+  /// Where not nullptr: gets the last layer's outputs, [rows, actor_output_size], the logits of discrete leaves first.
+  /// Written by actors with networks alone.
+  float* outputs = nullptr;
 };
 
 /// Acts for one policy, whatever its class: Actor with networks, ScriptedActor without, or what an ActorHost made. Made

@@ -54,13 +54,15 @@ bool ScriptedActor::AllowsSomething(absl::Span<const uint8_t> mask) const {
 absl::Status ScriptedActor::Act(const ActInput& input, space::ActionWord* actions, float* logp) {
   if (input.rows == 0) return absl::OkStatus();
   TROUPE_RETURN_IF_ERROR(CheckHasMask(spec_, input));
+  const base::PhiloxKey random_key =
+      input.seed == nullptr ? key_ : base::PhiloxKey::Make(*input.seed, base::RandomStream::kAction);
   for (int64_t r = 0; r < input.rows; ++r) {
     const auto row = static_cast<size_t>(r);
     const RowKey& key = input.keys[r];
     const base::PhiloxCounter counter = {.env_id = key.env_id.value(),
                                          .episode = key.episode,
                                          .slot = key.env_step * kMaxAgents + static_cast<uint32_t>(key.slot.value())};
-    ScriptedDecision decision = {.spec = spec_, .agent_slot = key.slot, .random = {key_, counter}};
+    ScriptedDecision decision = {.spec = spec_, .agent_slot = key.slot, .random = {random_key, counter}};
     if (uint8_obs_) {
       decision.uint8_obs = {static_cast<const uint8_t*>(input.obs) + row * obs_size_, obs_size_};
     } else {

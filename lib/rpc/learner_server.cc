@@ -68,7 +68,7 @@ class LearnerServerImpl final : public LearnerServer {
         rollout_service_(&rollout_context_, &peers_),
         weights_service_(&weight_context_, &peers_),
         monitor_service_(monitor, Door::kAddress, &peers_),
-        query_service_(options_.queries, &peers_) {
+        query_service_(options_.queries, &peers_, &query_streams_, clock) {
     rollout_context_.endpoint = endpoint;
     rollout_context_.decoder = &decoder_;
     rollout_context_.tables = &tables_;
@@ -103,7 +103,10 @@ class LearnerServerImpl final : public LearnerServer {
 
   WeightBus& weights() override { return bus_; }
   std::vector<std::string> addresses() const override { return listening_.addresses(); }
-  void Tick() override { registry_.CheckProgress(clock_->SteadyNow()); }
+  void Tick() override {
+    registry_.CheckProgress(clock_->SteadyNow());
+    query_streams_.CheckProgress(clock_->SteadyNow());
+  }
   absl::Status DialSelf(absl::Duration timeout) const override { return listening_.DialSelf(timeout); }
   int64_t num_streams() const override { return static_cast<int64_t>(registry_.size()); }
 
@@ -115,10 +118,12 @@ class LearnerServerImpl final : public LearnerServer {
     }
     if (!listening_.serving()) return;
     registry_.EndAll(absl::UnavailableError("the learner is going down"));
+    query_streams_.EndAll(absl::UnavailableError("the learner is going down"));
     // Those whose peer does not read are cancelled by the deadline; Shutdown returns when every call is done.
     registry_.AwaitEmpty(timeout);
     listening_.Shutdown(kLastCallsGrace);
     registry_.AwaitEmpty(absl::Seconds(10));
+    query_streams_.AwaitEmpty(absl::Seconds(10));
   }
 
  private:
@@ -134,7 +139,8 @@ class LearnerServerImpl final : public LearnerServer {
   FragmentDecoder decoder_;
   TableEncoder tables_;
   WeightBus bus_;
-  StreamRegistry registry_;
+  StreamRegistry registry_;       ///< of workers
+  StreamRegistry query_streams_;  ///< of whoever asks: nobody waits for their goodbye
   RolloutContext rollout_context_;
   WeightContext weight_context_;
   PeerBook peers_;

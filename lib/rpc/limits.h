@@ -30,7 +30,7 @@ constexpr ParsedLimit kLearnerMessageLimit{2 * kMaxParsedBytes};      ///< a Gra
 constexpr ParsedLimit kHelloLimit{kMaxParsedBytes, 16};               ///< whatever comes before Hello was accepted
 constexpr ParsedLimit kWorkerMessageLimit{kMaxParsedBytes, 20480};    ///< a Fragment of 1024 policies of 18 parts
 constexpr ParsedLimit kSubscriptionLimit{kMaxParsedBytes, 1040};      ///< 1024 policies by id
-constexpr ParsedLimit kActionQueryLimit{kMaxParsedBytes, 6160};       ///< 1024 rows of 6 parts
+constexpr ParsedLimit kActionQueryLimit{kMaxParsedBytes, 10264};      ///< 1024 rows of 9 parts, with an agent's id each
 constexpr ParsedLimit kDescriptionQueryLimit{kMaxParsedBytes, 1040};  ///< 1024 ids
 /// A WeightUpdate carries at most so much of a policy.
 constexpr size_t kWeightChunkBytes = size_t{2} << 20;
@@ -77,6 +77,9 @@ constexpr int64_t kMaxUnservedConnections = 128;
 /// towards gRPC, and gRPC's.
 constexpr int64_t kReservedDescriptors = 256;
 constexpr int64_t kDescriptorsPerConnection = 3;
+/// Streams of queries at once, and how long each may be without a request.
+constexpr int64_t kMaxQueryStreams = 4096;
+constexpr absl::Duration kQueryStreamIdle = absl::Minutes(5);
 /// Workers at once.
 constexpr size_t kMaxWorkers = 1024;
 /// Memory that all connections of a server together may take for reading.

@@ -7,11 +7,45 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "lib/base/await.h"
 #include "lib/rpc/transport.h"
 #include "lib/serving/action_query.h"
 #include "proto/troupe/v1/query.grpc.pb.h"
+#include <grpcpp/client_context.h>
+#include <grpcpp/completion_queue.h>
+#include <grpcpp/generic/generic_stub.h>
 
 namespace troupe::rpc {
+
+/// A stream of queries: one after the other, for who asks again and again. Used by one thread; made by QueryClient,
+/// which need not outlive it. After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL it is over; another one is
+/// to be opened.
+class QueryStreamClient {
+ public:
+  QueryStreamClient(std::string server, std::shared_ptr<grpc::Channel> channel);
+  /// Cancels the stream, and waits until it is over.
+  ~QueryStreamClient();
+  QueryStreamClient(const QueryStreamClient&) = delete;
+  QueryStreamClient& operator=(const QueryStreamClient&) = delete;
+
+  /// As QueryClient's. What the server refuses ends nothing.
+  absl::StatusOr<serving::ActionAnswer> ComputeActions(const serving::ActionQuery& query, absl::Duration timeout);
+  bool over() const { return over_; }
+
+ private:
+  /// Waits for the one operation in flight.
+  absl::Status AwaitOperation(const base::Deadline& deadline);
+  /// Why an operation failed.
+  absl::Status Close();
+
+  const std::string server_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
+  bool started_ = false, over_ = false;
+};
 
 /// Asks a learner or a policy server for actions, over one connection that is kept. Thread-safe; a call blocks up to
 /// its deadline. UNAVAILABLE: nobody answers at the address, or the connection broke; try again.
@@ -28,6 +62,11 @@ class QueryClient {
   /// The policies `ids`, or all. Errors as above.
   absl::StatusOr<serving::PolicyDescriptions> DescribePolicies(const std::vector<policy::PolicyId>& ids,
                                                                absl::Duration timeout);
+
+  /// All policies: of each id and versions alone. Errors as above.
+  absl::StatusOr<serving::PolicyDescriptions> ListPolicies(absl::Duration timeout);
+  /// Connects with its first query.
+  std::unique_ptr<QueryStreamClient> OpenStream() const;
 
  private:
   QueryClient(std::string address, const std::shared_ptr<grpc::Channel>& channel)

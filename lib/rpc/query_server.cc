@@ -1,13 +1,15 @@
 #include "lib/rpc/query_server.h"
 
+#include "lib/base/await.h"
 #include "lib/base/status_macros.h"
 
 namespace troupe::rpc {
 
 absl::StatusOr<std::unique_ptr<QueryServer>> QueryServer::Start(const std::vector<std::string>& addresses,
                                                                 const TransportSecurity& security,
-                                                                serving::ActionQueries* queries) {
-  auto server = std::unique_ptr<QueryServer>(new QueryServer(queries));
+                                                                serving::ActionQueries* queries,
+                                                                const QueryStreamLimits& limits) {
+  auto server = std::unique_ptr<QueryServer>(new QueryServer(queries, limits));
   grpc::ServerBuilder builder;
   builder.RegisterService(&server->service_);
   TROUPE_ASSIGN_OR_RETURN(server->listening_,
@@ -15,6 +17,12 @@ absl::StatusOr<std::unique_ptr<QueryServer>> QueryServer::Start(const std::vecto
   return server;
 }
 
-void QueryServer::Shutdown(absl::Duration timeout) { listening_.Shutdown(timeout); }
+void QueryServer::Shutdown(absl::Duration timeout) {
+  if (!listening_.serving()) return;
+  const base::Deadline deadline = base::Deadline::After(timeout);
+  registry_.EndAll(absl::UnavailableError("the server is going down"));
+  registry_.AwaitEmpty(timeout);
+  listening_.Shutdown(deadline.left());
+}
 
 }  // namespace troupe::rpc

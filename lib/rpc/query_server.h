@@ -6,8 +6,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "lib/base/clock.h"
 #include "lib/rpc/listen.h"
 #include "lib/rpc/query_service.h"
+#include "lib/rpc/stream_registry.h"
 #include "lib/rpc/transport.h"
 #include "lib/serving/action_query.h"
 
@@ -21,21 +23,27 @@ class QueryServer {
   /// Serving when it returns. Borrows `queries`. Errors as StartListening.
   static absl::StatusOr<std::unique_ptr<QueryServer>> Start(const std::vector<std::string>& addresses,
                                                             const TransportSecurity& security,
-                                                            serving::ActionQueries* queries);
+                                                            serving::ActionQueries* queries,
+                                                            const QueryStreamLimits& limits = {});
   ~QueryServer() { Shutdown(absl::ZeroDuration()); }
 
   /// As given, with the port that port 0 became.
   const std::vector<std::string>& addresses() const { return listening_.addresses(); }
   /// Whether it still answers at its own addresses, see ListeningServer::DialSelf.
   absl::Status DialSelf(absl::Duration timeout) const { return listening_.DialSelf(timeout); }
+  size_t num_streams() const { return registry_.size(); }
+  /// Ends streams that have been without a request for too long. Now and then.
+  void Tick() { registry_.CheckProgress(base::Clock::Real().SteadyNow()); }
   /// Takes no new calls, answers those it holds, and cancels after `timeout` who has not read its answer. Blocks until
   /// then. Idempotent; one thread at a time.
   void Shutdown(absl::Duration timeout);
 
  private:
-  explicit QueryServer(serving::ActionQueries* queries) : service_(queries, &peers_) {}
+  QueryServer(serving::ActionQueries* queries, const QueryStreamLimits& limits)
+      : service_(queries, &peers_, &registry_, &base::Clock::Real(), limits) {}
 
   PeerBook peers_;
+  StreamRegistry registry_;
   QueryService service_;
   ListeningServer listening_;  ///< last, so that it is gone before what it calls
 };

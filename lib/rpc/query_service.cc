@@ -51,11 +51,32 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context, const abs
 
 absl::Status AnswersNobody() { return absl::UnimplementedError("this server answers no queries"); }
 
+/// Whether anybody waits for the answer still.
+absl::Status CheckWanted(const grpc::CallbackServerContext& context) {
+  if (context.IsCancelled()) return absl::CancelledError("the call was cancelled before it was begun");
+  if (gpr_time_cmp(context.raw_deadline(), gpr_now(context.raw_deadline().clock_type)) > 0) return absl::OkStatus();
+  return absl::DeadlineExceededError("the call's deadline had passed before it was begun");
+}
+
 }  // namespace
+
+QueryStream::Reactor* QueryService::StreamActions(grpc::CallbackServerContext* context) {
+  return QueryStream::Start(&streams_, CallerOf(*context, Door::kAddress, peers_));
+}
+
+grpc::ServerUnaryReactor* QueryService::ListPolicies(grpc::CallbackServerContext* context,
+                                                     const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
+  if (queries_ == nullptr) return Answer(*context, AnswersNobody());
+  v1::ListPoliciesRequest parsed;
+  const absl::Status read = ParseBounded(*request, kDescriptionQueryLimit, &parsed);
+  if (read.ok()) *reply = Serialize(ToList(queries_->ListPolicies()));
+  return Answer(*context, read);
+}
 
 grpc::ServerUnaryReactor* QueryService::ComputeActions(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
   if (queries_ == nullptr) return Answer(*context, AnswersNobody());
+  if (const absl::Status wanted = CheckWanted(*context); !wanted.ok()) return Answer(*context, wanted);
   auto parsed = std::make_unique<v1::ComputeActionsRequest>();
   if (const absl::Status read = ParseBounded(*request, kActionQueryLimit, parsed.get()); !read.ok()) {
     return Answer(*context, read);

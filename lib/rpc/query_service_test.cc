@@ -314,6 +314,7 @@ class SlowQueries final : public serving::ActionQueries {
   absl::StatusOr<serving::PolicyDescriptions> DescribePolicies(const std::vector<policy::PolicyId>&) override {
     return absl::UnimplementedError("");
   }
+  serving::PolicyDescriptions ListPolicies() override { return {}; }
   std::promise<Done> asked_;
 };
 

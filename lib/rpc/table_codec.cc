@@ -9,25 +9,34 @@
 
 namespace troupe::rpc {
 
+absl::StatusOr<std::vector<v1::PolicyTable>> TableChunks(const policy::PolicyTable& table) {
+  const std::string json = policy::ToJson(table, policy::TableReader::kWorker);
+  if (json.size() > policy::kMaxPolicyTableBytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("the policy table of revision ", table.revision(), " has ",
+                                                     json.size(), " bytes, expected at most ",
+                                                     policy::kMaxPolicyTableBytes));
+  }
+  std::vector<v1::PolicyTable> chunks;
+  for (size_t offset = 0; offset < json.size(); offset += kTableChunkBytes) {
+    v1::PolicyTable& chunk = chunks.emplace_back();
+    chunk.set_revision(table.revision());
+    chunk.set_total_bytes(json.size());
+    chunk.set_offset(offset);
+    chunk.set_json(json.substr(offset, kTableChunkBytes));
+  }
+  return chunks;
+}
+
 absl::StatusOr<TableEncoder::Messages> TableEncoder::Encode(const policy::PolicyTablePtr& table) {
   {
     base::MutexLock lock(&mutex_);
     if (table == newest_) return messages_;
   }
-  const std::string json = policy::ToJson(*table, policy::TableReader::kWorker);
-  if (json.size() > policy::kMaxPolicyTableBytes) {
-    return absl::ResourceExhaustedError(absl::StrCat("the policy table of revision ", table->revision(), " has ",
-                                                     json.size(), " bytes, expected at most ",
-                                                     policy::kMaxPolicyTableBytes));
-  }
+  TROUPE_ASSIGN_OR_RETURN(std::vector<v1::PolicyTable> chunks, TableChunks(*table));
   auto messages = std::make_shared<std::vector<grpc::ByteBuffer>>();
-  for (size_t offset = 0; offset < json.size(); offset += kTableChunkBytes) {
+  for (v1::PolicyTable& chunk : chunks) {
     v1::LearnerMessage message;
-    v1::PolicyTable* const chunk = message.mutable_policy_table();
-    chunk->set_revision(table->revision());
-    chunk->set_total_bytes(json.size());
-    chunk->set_offset(offset);
-    chunk->set_json(json.substr(offset, kTableChunkBytes));
+    message.mutable_policy_table()->Swap(&chunk);
     messages->push_back(Serialize(message));
   }
   policy::PolicyTablePtr replaced = table;  // destroyed outside the lock

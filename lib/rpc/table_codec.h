@@ -31,16 +31,21 @@ class TableEncoder {
   Messages messages_ ABSL_GUARDED_BY(mutex_);
 };
 
-/// Puts the chunks of one Rollout stream's tables together. Used by one thread.
+/// The pieces of a table's JSON, in order. RESOURCE_EXHAUSTED: more than kMaxPolicyTableBytes of it.
+absl::StatusOr<std::vector<v1::PolicyTable>> TableChunks(const policy::PolicyTable& table);
+
+/// Puts the chunks of one stream's tables together. Used by one thread.
 class TableAssembler {
  public:
+  /// `above`: what the first revision has to be above; Rollout does not send the first table of a run, which is 0.
+  explicit TableAssembler(int64_t above = 0) : revision_(above) {}
   /// The table that `chunk` completes, or nullptr. INVALID_ARGUMENT, before memory is taken, for a size or an order
   /// that is not the protocol's and a revision that is not above the one before; for JSON that is no table of that
   /// revision.
   absl::StatusOr<policy::PolicyTablePtr> Add(const v1::PolicyTable& chunk);
 
  private:
-  int64_t revision_ = 0;  ///< of the last whole table, or the one that is being received
+  int64_t revision_;  ///< of the last whole table, or the one that is being received
   size_t total_bytes_ = 0;
   bool receiving_ = false;
   std::string json_;

@@ -19,8 +19,16 @@ WeightBus::WeightBus(policy::BySlot<policy::PolicyId> policy_ids,
 void WeightBus::SetPolicies(policy::PolicyTablePtr policies) {
   if (on_policies_ != nullptr) on_policies_(policies);
   policy::BySlot<policy::PolicyId> ids = policies->ActiveIds();
+  std::vector<std::shared_ptr<WeightListener>> listeners;
+  TakePolicies(policies, std::move(ids), &listeners);
+  for (const auto& listener : listeners) listener->OnPolicies(policies);
+}
+
+void WeightBus::TakePolicies(policy::PolicyTablePtr policies, policy::BySlot<policy::PolicyId> ids,
+                             std::vector<std::shared_ptr<WeightListener>>* listeners) {
   std::vector<PublishedWeightsPtr> dropped;  // destroyed outside the lock
   base::MutexLock lock(&mutex_);
+  for (const Subscriber& subscriber : subscribers_) listeners->push_back(subscriber.listener);
   std::swap(active_ids_, ids);
   active_ids_.resize(policies->num_slots());
   const size_t slots = std::max(latest_.size(), policies->num_slots());
@@ -34,6 +42,7 @@ void WeightBus::SetPolicies(policy::PolicyTablePtr policies) {
     if (latest_[slot] != nullptr) dropped.push_back(std::move(latest_[slot]));
     latest_[slot] = nullptr;
   }
+  policies_.swap(policies);
 }
 
 void WeightBus::Publish(policy::PolicySlot slot, policy::WeightSnapshotPtr snapshot) {
@@ -95,6 +104,7 @@ WeightBus::Known WeightBus::WantAll(const WeightListener* listener) {
   Known known;
   base::MutexLock lock(&mutex_);
   known.version = version_;
+  known.policies = policies_;
   Subscriber* const subscriber = FindLocked(listener);
   if (subscriber == nullptr) return known;
   subscriber->wanted = policy::BySlot<uint8_t>(policy::PolicyTable::kMaxPolicies, 1);

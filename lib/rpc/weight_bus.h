@@ -24,6 +24,8 @@ class WeightListener {
   virtual void OnWeights(const PublishedWeightsPtr& weights) = 0;
   /// What was heard so far is the newest as of `version`.
   virtual void OnVersion(policy::WeightVersion version) = 0;
+  /// There are other policies. Comes before weights of those that it brings.
+  virtual void OnPolicies(const policy::PolicyTablePtr& policies) = 0;
 };
 
 /// The newest weights of every policy, and who wants to hear of them. They are encoded when somebody is sent them, once
@@ -44,6 +46,7 @@ class WeightBus final : public learner::WeightPublisher {
   struct Known {
     std::vector<PublishedWeightsPtr> weights;
     policy::WeightVersion version;
+    policy::PolicyTablePtr policies = nullptr;  ///< of WantAll; nullptr: nobody has said yet
   };
   /// A listener that wants nothing yet.
   void Join(std::shared_ptr<WeightListener> listener);
@@ -64,10 +67,14 @@ class WeightBus final : public learner::WeightPublisher {
     std::shared_ptr<WeightListener> listener;
     policy::BySlot<uint8_t> wanted;
   };
+  /// The part of SetPolicies under the lock; gives who is to hear of it.
+  void TakePolicies(policy::PolicyTablePtr policies, policy::BySlot<policy::PolicyId> ids,
+                    std::vector<std::shared_ptr<WeightListener>>* listeners);
   Subscriber* FindLocked(const WeightListener* listener) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::function<void(const policy::PolicyTablePtr&)> on_policies_;
   mutable base::Mutex mutex_;
+  policy::PolicyTablePtr policies_ ABSL_GUARDED_BY(mutex_);              ///< nullptr: as of the run's start
   policy::BySlot<policy::PolicyId> active_ids_ ABSL_GUARDED_BY(mutex_);  ///< empty: not active
   policy::BySlot<int64_t> since_ ABSL_GUARDED_BY(mutex_);                ///< -1: free
   policy::BySlot<PublishedWeightsPtr> latest_ ABSL_GUARDED_BY(mutex_);   ///< nullptr: none yet

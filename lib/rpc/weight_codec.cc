@@ -156,6 +156,11 @@ absl::StatusOr<std::optional<WeightAssembler::Update>> WeightAssembler::Add(cons
     return std::optional<Update>(
         Update{policy::PolicySlot(), nullptr, FromProto(header.version()), header.announcement().number()});
   }
+  if (header.has_policies()) return AddPolicies(header.policies());
+  if (tables_.has_value() && policies_->specs.size() == 0) {
+    return absl::FailedPreconditionError(
+        "weights before the policies that were asked for: the learner is of a version that does not tell them");
+  }
   if (header.offset() == 0) {
     TROUPE_RETURN_IF_ERROR(Begin(header));
   } else if (header.policy_slot() != header_.policy_slot() ||
@@ -177,6 +182,22 @@ absl::StatusOr<std::optional<WeightAssembler::Update>> WeightAssembler::Add(cons
   received_bytes_ += split.payload_bytes;
   if (received_bytes_ < whole_bytes) return std::optional<Update>();
   TROUPE_ASSIGN_OR_RETURN(Update update, Finish());
+  return std::optional<Update>(std::move(update));
+}
+
+WeightAssembler WeightAssembler::WithPolicies() {
+  WeightAssembler assembler(std::make_shared<const SlotPolicies>(policy::BySlot<policy::PolicySpec>()));
+  assembler.tables_.emplace(-1);
+  return assembler;
+}
+
+absl::StatusOr<std::optional<WeightAssembler::Update>> WeightAssembler::AddPolicies(const v1::PolicyTable& chunk) {
+  if (!tables_.has_value()) return absl::InvalidArgumentError("weights: a table of policies that nobody asked for");
+  TROUPE_ASSIGN_OR_RETURN(policy::PolicyTablePtr table, tables_->Add(chunk));
+  if (table == nullptr) return std::optional<Update>();
+  SetPolicies(std::make_shared<const SlotPolicies>(*table));
+  Update update;
+  update.policies = std::move(table);
   return std::optional<Update>(std::move(update));
 }
 

@@ -14,6 +14,7 @@
 #include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/rpc/slices.h"
+#include "lib/rpc/table_codec.h"
 #include "proto/troupe/v1/weights.pb.h"
 #include <grpcpp/support/byte_buffer.h>
 
@@ -67,6 +68,8 @@ using SlotPoliciesPtr = std::shared_ptr<const SlotPolicies>;
 class WeightAssembler {
  public:
   explicit WeightAssembler(SlotPoliciesPtr policies) : policies_(std::move(policies)) {}
+  /// Of a subscription that asks for the policies: what is expected in each slot is what the last table says.
+  static WeightAssembler WithPolicies();
 
   /// What is expected from now on. What is being received goes on, unless its slot has another policy now.
   void SetPolicies(SlotPoliciesPtr policies);
@@ -76,11 +79,13 @@ class WeightAssembler {
     policy::WeightSnapshotPtr snapshot;  ///< nullptr: an announcement of what follows
     policy::WeightVersion version;
     uint64_t number = 0;
+    policy::PolicyTablePtr policies = nullptr;  ///< not nullptr: a table, and nothing else
   };
-  /// The next message: a finished, validated snapshot, or an announcement; nullopt after a chunk that is not the last,
-  /// and for weights of a policy that is not the slot's (an older or a newer table's: they are dropped).
+  /// The next message: a finished, validated snapshot, an announcement, or a table; nullopt after a chunk that is not
+  /// the last, and for weights of a policy that is not the slot's (an older or a newer table's: they are dropped).
   /// INVALID_ARGUMENT for another size, policy or order than expected (checked before memory is taken) and for numbers
-  /// that are not finite; DATA_LOSS for a bad checksum.
+  /// that are not finite; DATA_LOSS for a bad checksum; FAILED_PRECONDITION for weights before the table that was asked
+  /// for.
   absl::StatusOr<std::optional<Update>> Add(const grpc::ByteBuffer& message);
 
  private:
@@ -88,8 +93,10 @@ class WeightAssembler {
   /// ParameterLayout::acting_size of the slot's policy.
   int64_t ActingSize(policy::PolicySlot slot);
   absl::StatusOr<Update> Finish();
+  absl::StatusOr<std::optional<Update>> AddPolicies(const v1::PolicyTable& chunk);
 
   SlotPoliciesPtr policies_;
+  std::optional<TableAssembler> tables_;               ///< nullopt: none was asked for
   std::unordered_map<int32_t, int64_t> acting_sizes_;  ///< by slot of policies_, once asked for: a layout is many names
   v1::WeightUpdate header_;                            ///< of the snapshot that is being received
   bool dropping_ = false;                              ///< it is not wanted

@@ -10,6 +10,7 @@
 #include "lib/rpc/convert.h"
 #include "lib/rpc/limits.h"
 #include "lib/rpc/parsed_size.h"
+#include "lib/rpc/table_codec.h"
 
 namespace troupe::rpc {
 namespace {
@@ -57,6 +58,9 @@ absl::StatusOr<WeightBus::Known> WeightReactor::Subscribe(const v1::SubscribeReq
     return absl::InvalidArgumentError(
         absl::StrCat("SubscribeRequest has number ", request.number(), ", expected ", last_number_.value_or(0) + 1));
   }
+  if (request.policies() && (!first || request.number() != 0 || !request.policy_ids().empty())) {
+    return absl::InvalidArgumentError("SubscribeRequest: policies are asked for with number 0 and without policy_ids");
+  }
   last_number_ = request.number();
   if (request.number() > 0) {
     TROUPE_ASSIGN_OR_RETURN(const std::vector<policy::PolicySlot> add, ReadSlots(request.add()));
@@ -88,6 +92,8 @@ absl::Status WeightReactor::HandleMessage(const grpc::ByteBuffer& bytes) {
   context_->on_worker(connection_);
   base::MutexLock lock(&mutex_);
   subscribed_ = true;
+  wants_policies_ = request.policies();
+  if (wants_policies_ && known.policies != nullptr) TakePoliciesLocked(known.policies);
   for (const PublishedWeightsPtr& weights : known.weights) TakeLocked(weights);
   number_ = request.number();
   AnnounceLocked(known.version);
@@ -103,6 +109,19 @@ void WeightReactor::OnReadsOver() {
 void WeightReactor::TakeLocked(const PublishedWeightsPtr& weights) {
   PublishedWeightsPtr& pending = pending_[weights->slot()];
   if (pending == nullptr || weights->IsNewerThan(*pending)) pending = weights;
+}
+
+void WeightReactor::TakePoliciesLocked(const policy::PolicyTablePtr& policies) {
+  if (policies_ != nullptr && policies->revision() <= policies_->revision()) return;
+  const absl::StatusOr<std::vector<v1::PolicyTable>> chunks = TableChunks(*policies);
+  if (!chunks.ok()) return RequestEndLocked(chunks.status());
+  // An older table that is being written is written to its end.
+  policies_ = policies;
+  for (const v1::PolicyTable& chunk : *chunks) {
+    v1::WeightUpdate message;
+    *message.mutable_policies() = chunk;
+    policy_chunks_.push_back(Serialize(message));
+  }
 }
 
 void WeightReactor::AnnounceLocked(policy::WeightVersion version) {
@@ -129,6 +148,15 @@ void WeightReactor::OnVersion(policy::WeightVersion version) {
   Pump();
 }
 
+void WeightReactor::OnPolicies(const policy::PolicyTablePtr& policies) {
+  {
+    base::MutexLock lock(&mutex_);
+    if (EndingLocked() || !wants_policies_) return;
+    TakePoliciesLocked(policies);
+  }
+  Pump();
+}
+
 void WeightReactor::CheckProgress(absl::Duration now) {
   {
     base::MutexLock lock(&mutex_);
@@ -141,6 +169,12 @@ void WeightReactor::CheckProgress(absl::Duration now) {
 std::optional<StreamPump::Message> WeightReactor::NextLocked() {
   if (EndingLocked()) return std::nullopt;
   if (current_ != nullptr && next_chunk_ < current_->Chunks().size()) return Message{current_->Chunks()[next_chunk_++]};
+  if (!policy_chunks_.empty()) {
+    current_ = nullptr;
+    Message piece{std::move(policy_chunks_.front())};
+    policy_chunks_.pop_front();
+    return piece;
+  }
   if (!pending_.empty()) {
     current_ = std::move(pending_.begin()->second);
     pending_.erase(pending_.begin());

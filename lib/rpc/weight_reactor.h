@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -43,6 +44,7 @@ class WeightReactor final : public StreamPump,
   // WeightListener
   void OnWeights(const PublishedWeightsPtr& weights) override;
   void OnVersion(policy::WeightVersion version) override;
+  void OnPolicies(const policy::PolicyTablePtr& policies) override;
 
   // ServedStream
   void End(const absl::Status& status) override;
@@ -63,6 +65,7 @@ class WeightReactor final : public StreamPump,
   void OnOver() override;
 
   absl::StatusOr<WeightBus::Known> Subscribe(const v1::SubscribeRequest& request);
+  void TakePoliciesLocked(const policy::PolicyTablePtr& policies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeLocked(const PublishedWeightsPtr& weights) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AnnounceLocked(policy::WeightVersion version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -72,7 +75,10 @@ class WeightReactor final : public StreamPump,
   std::optional<uint64_t> last_number_;  ///< of the requests; confined to the read reaction
 
   bool subscribed_ ABSL_GUARDED_BY(mutex_) = false;
-  PublishedWeightsPtr current_ ABSL_GUARDED_BY(mutex_);  ///< whose chunks are being written
+  bool wants_policies_ ABSL_GUARDED_BY(mutex_) = false;
+  policy::PolicyTablePtr policies_ ABSL_GUARDED_BY(mutex_);             ///< the newest that were taken
+  std::deque<grpc::ByteBuffer> policy_chunks_ ABSL_GUARDED_BY(mutex_);  ///< of them, to be written
+  PublishedWeightsPtr current_ ABSL_GUARDED_BY(mutex_);                 ///< whose chunks are being written
   size_t next_chunk_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<policy::PolicySlot, PublishedWeightsPtr> pending_ ABSL_GUARDED_BY(mutex_);
   uint64_t number_ ABSL_GUARDED_BY(mutex_) = 0;  ///< of the newest request whose weights are pending or written

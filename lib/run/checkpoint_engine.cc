@@ -2,78 +2,20 @@
 
 #include <algorithm>
 #include <atomic>
-#include <random>
-#include <set>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
-#include "lib/config/make_env.h"
-#include "lib/config/permits.h"
-#include "lib/config/resolved_run.h"
-#include "lib/config/run_config.h"
-#include "lib/config/torch_modules.h"
-#include "lib/policy/module_files.h"
 #include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/run_folder.h"
 
 namespace troupe::run {
 namespace {
 
-uint64_t DrawSeed() {
-  // Two servers of one run must not sample the same actions, nor one after a restart.
-  std::random_device device;
-  return (static_cast<uint64_t>(device()) << 32) | device();
-}
-
 constexpr int64_t kDefaultCapacity = 100;  // as multi_agent.policy_map_capacity
-
-/// The policies that may be asked.
-std::vector<policy::PolicySpec> ActiveSpecs(const policy::PolicyTable& table) {
-  std::vector<policy::PolicySpec> specs;
-  for (const std::optional<policy::PolicyEntry>& entry : table.entries()) {
-    if (entry.has_value() && entry->active()) specs.push_back(entry->spec);
-  }
-  return specs;
-}
-
-/// Where policies in Python are asked; nullptr: the run has none. What it names in Python, or as TorchScript files,
-/// must be the operator's own: in their configuration, name by name, which also says with which interpreter, or a file.
-absl::StatusOr<std::shared_ptr<inference::ActorHost>> MakeActorHost(const policy::PolicyTable& table,
-                                                                    const AskedCheckpoint& asked) {
-  std::set<config::Statement> named = config::StatementsOf(table);
-  // Critics are not asked here, so nobody runs theirs.
-  std::set<std::string> acting;
-  for (const policy::PolicySpec& spec : ActiveSpecs(table)) {
-    acting.insert(absl::StrCat(std::string(policy::kModuleHashPrefix), spec.actor.module.sha256));
-  }
-  std::erase_if(named, [&acting](const config::Statement& each) {
-    return each.kind == config::Statement::Kind::kModule && acting.count(each.name) == 0;
-  });
-  if (named.empty()) return nullptr;
-  config::RunConfig own;
-  if (!asked.config_path.empty()) {
-    TROUPE_ASSIGN_OR_RETURN(own, config::RunConfig::FromFile(asked.config_path));
-    TROUPE_ASSIGN_OR_RETURN(own, config::PinModules(own));
-  }
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> modules, config::AddModuleFiles(asked.modules));
-  TROUPE_ASSIGN_OR_RETURN(const config::Permits permits, config::Permits::Make(own, {}, modules));
-  for (const config::Statement& each : named) {
-    if (permits.Permit(each)) continue;
-    const bool is_module = each.kind == config::Statement::Kind::kModule;
-    return base::WithExitCode(
-        absl::PermissionDeniedError(absl::StrCat(
-            "the run names ", base::LogSafe(each.name), ", which nothing of yours permits, expected ",
-            is_module ? "--allow-torchscript FILE with that SHA-256 (the run keeps it in torchscript/), or " : "",
-            "--config FILE with a configuration that names it, too")),
-        base::ExitCode::kRefused);
-  }
-  TROUPE_ASSIGN_OR_RETURN(const config::EnvSettings settings, config::EnvSettingsOf(own));
-  return config::MakeQueriedPolicyHost(settings);
-}
+constexpr char kBest[] = "best";
 
 int64_t CapacityOf(const AskedCheckpoint& asked, const storage::CheckpointManifest& manifest) {
   if (asked.policy_map_capacity > 0) return asked.policy_map_capacity;
@@ -81,12 +23,28 @@ int64_t CapacityOf(const AskedCheckpoint& asked, const storage::CheckpointManife
   return std::min(manifest.policy_map_capacity, static_cast<int64_t>(policy::PolicyTable::kMaxPolicies));
 }
 
+/// The revision that brought the active policy; -1: there is none of this id.
+int64_t SinceOf(const policy::PolicyTable& table, const policy::PolicyId& id) {
+  const std::optional<policy::PolicySlot> slot = table.FindSlot(id);
+  return slot.has_value() ? table.Find(*slot)->since : -1;
+}
+
 }  // namespace
 
 /// Reads a policy's weights when they are asked for.
 class CheckpointEngine::Source final : public serving::WeightSource {
  public:
-  explicit Source(std::unique_ptr<storage::CheckpointWeights> weights) : weights_(std::move(weights)) {}
+  explicit Source(std::unique_ptr<storage::CheckpointWeights> weights) : weights_(std::move(weights)) {
+    for (const policy::PolicyState& state : weights_->manifest().state.policies) {
+      if (!state.id.value().empty()) versions_[state.id.value()] = state.version;
+    }
+  }
+  const storage::CheckpointWeights& weights() const { return *weights_; }
+  /// (0, 0): it does not have the policy.
+  policy::WeightVersion VersionOf(const policy::PolicyId& id) const {
+    const auto found = versions_.find(id.value());
+    return found == versions_.end() ? policy::WeightVersion() : found->second;
+  }
   absl::StatusOr<policy::WeightSnapshotPtr> Load(const policy::PolicySpec& spec) override {
     const absl::StatusOr<policy::PolicyState> state = weights_->Read(spec);
     if (state.ok()) return policy::SnapshotOf(*state, spec);
@@ -101,40 +59,131 @@ class CheckpointEngine::Source final : public serving::WeightSource {
 
  private:
   const std::unique_ptr<storage::CheckpointWeights> weights_;
+  std::map<std::string, policy::WeightVersion> versions_;  ///< by policy id
   std::atomic<int64_t> failures_{0};
 };
 
-CheckpointEngine::CheckpointEngine() = default;
+CheckpointEngine::CheckpointEngine(const AskedCheckpoint& asked) : asked_(asked) {}
 CheckpointEngine::~CheckpointEngine() = default;
 
-absl::StatusOr<std::unique_ptr<CheckpointEngine>> CheckpointEngine::Open(const AskedCheckpoint& asked) {
-  storage::FileSystem& fs = storage::FileSystem::Posix();
-  std::unique_ptr<CheckpointEngine> opened(new CheckpointEngine());
-  TROUPE_ASSIGN_OR_RETURN(opened->checkpoint_, storage::FindCheckpoint(fs, asked.run_folder, asked.checkpoint));
+absl::StatusOr<CheckpointEngine::Opened> CheckpointEngine::OpenFolder(const std::string& folder) const {
+  Opened opened;
+  opened.folder = folder;
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<storage::CheckpointWeights> weights,
-                          storage::CheckpointWeights::Open(fs, opened->checkpoint_));
-  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, weights->Policies());
-  const std::vector<policy::PolicySpec> policies = ActiveSpecs(*table);
-  opened->num_policies_ = policies.size();
-  opened->capacity_ = CapacityOf(asked, weights->manifest());
-  TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<inference::ActorHost> actor_host, MakeActorHost(*table, asked));
-  const storage::CheckpointWeights& stored = *weights;
-  opened->source_ = std::make_unique<Source>(std::move(weights));
-  TROUPE_ASSIGN_OR_RETURN(opened->engine_,
-                          serving::QueryEngine::Create(policies, {.seed = asked.seed.value_or(DrawSeed()),
-                                                                  .policy_map_capacity = opened->capacity_,
-                                                                  .source = opened->source_.get(),
-                                                                  .actor_host = std::move(actor_host)}));
-  TROUPE_RETURN_IF_ERROR(opened->engine_->SetPolicies(*table));  // says who plays them
-  if (static_cast<int64_t>(policies.size()) > opened->capacity_) return opened;
-  // All of them will be in memory: what is wrong with the checkpoint is better said now.
-  for (const policy::PolicySpec& spec : policies) {
-    if (!spec.policy_class.has_weights()) continue;
-    TROUPE_ASSIGN_OR_RETURN(const policy::PolicyState state, stored.Read(spec));
-    TROUPE_ASSIGN_OR_RETURN(const policy::WeightSnapshotPtr snapshot, policy::SnapshotOf(state, spec));
-    TROUPE_RETURN_IF_ERROR(opened->engine_->SetWeights(snapshot));
-  }
+                          storage::CheckpointWeights::Open(storage::FileSystem::Posix(), folder));
+  TROUPE_ASSIGN_OR_RETURN(opened.table, weights->Policies());
+  opened.source = std::make_shared<Source>(std::move(weights));
   return opened;
+}
+
+absl::Status CheckpointEngine::MakeEngine(const Opened& opened) {
+  capacity_ = CapacityOf(asked_, opened.source->weights().manifest());
+  TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<inference::ActorHost> actor_host,
+                          MakeActorHost(*opened.table, asked_.permits));
+  runs_python_ = actor_host != nullptr;
+  TROUPE_ASSIGN_OR_RETURN(
+      engine_, serving::QueryEngine::Create(ActiveSpecs(*opened.table), {.seed = asked_.seed.value_or(DrawSeed()),
+                                                                         .policy_map_capacity = capacity_,
+                                                                         .actor_host = std::move(actor_host)}));
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointEngine::CheckIsNewer(const Opened& opened) const {
+  for (const serving::PolicyDescription& served : engine_->ListPolicies().policies) {
+    const policy::WeightVersion there = opened.source->VersionOf(served.policy_id);
+    if (there == policy::WeightVersion() || !(there < served.version)) continue;
+    if (table_ != nullptr && SinceOf(*table_, served.policy_id) != SinceOf(*opened.table, served.policy_id)) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        opened.folder, " has version ", there.n, " of learner epoch ", there.learner_epoch, " of policy \"",
+        served.policy_id.value(), "\", but version ", served.version.n, " of learner epoch ",
+        served.version.learner_epoch, " is served: start the server again to serve another run"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointEngine::Take(const Opened& opened) {
+  const std::vector<policy::PolicySpec> policies = ActiveSpecs(*opened.table);
+  TROUPE_RETURN_IF_ERROR(CheckIsNewer(opened));
+  // All that may fail comes first, so that nothing is served by halves; and before policies change, their weights are
+  // there. Where all of them will be in memory, what is wrong with the checkpoint is better said now.
+  const bool reads = static_cast<int64_t>(policies.size()) <= capacity_;
+  std::vector<policy::WeightSnapshotPtr> snapshots;
+  for (const policy::PolicySpec& spec : policies) {
+    if (!reads || !spec.policy_class.has_weights()) continue;
+    TROUPE_ASSIGN_OR_RETURN(const policy::PolicyState state, opened.source->weights().Read(spec));
+    TROUPE_ASSIGN_OR_RETURN(snapshots.emplace_back(), policy::SnapshotOf(state, spec));
+  }
+  TROUPE_RETURN_IF_ERROR(engine_->SetPolicies(*opened.table));  // says who plays them, too
+  for (policy::WeightSnapshotPtr& snapshot : snapshots)
+    TROUPE_RETURN_IF_ERROR(engine_->SetWeights(std::move(snapshot)));
+  for (const policy::PolicySpec& spec : policies) {
+    if (reads || !spec.policy_class.has_weights()) continue;
+    TROUPE_RETURN_IF_ERROR(engine_->SetSource(spec.id, opened.source->VersionOf(spec.id), opened.source));
+  }
+  checkpoint_ = opened.folder;
+  table_ = opened.table;
+  num_policies_ = policies.size();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> CheckpointEngine::RefreshLabel(const std::string& label, const std::string& which) {
+  absl::StatusOr<std::string> folder = storage::FindCheckpoint(storage::FileSystem::Posix(), asked_.run_folder, which);
+  // A run need not have a best one, and may lose it.
+  if (absl::IsNotFound(folder.status()) && which == kBest) folder = "";
+  if (!folder.ok()) return folder.status();
+  std::string& known = label_folders_[label];
+  if (known == *folder) return false;
+  std::map<std::string, serving::OfferedWeights> weights;
+  if (!folder->empty()) {
+    TROUPE_ASSIGN_OR_RETURN(const Opened opened, OpenFolder(*folder));
+    const std::vector<policy::PolicySpec> there = ActiveSpecs(*opened.table);
+    for (const policy::PolicySpec& spec : ActiveSpecs(*table_)) {
+      // A policy of today that was another one then has no weights there.
+      const bool is_same = std::any_of(there.begin(), there.end(), [&spec](const policy::PolicySpec& other) {
+        return other.id == spec.id && other.ToString() == spec.ToString();
+      });
+      if (!is_same || !spec.policy_class.has_weights()) continue;
+      weights[spec.id.value()] = {opened.source->VersionOf(spec.id), nullptr, opened.source};
+    }
+  }
+  TROUPE_RETURN_IF_ERROR(engine_->SetLabel(label, weights));
+  known = *std::move(folder);
+  return true;
+}
+
+absl::StatusOr<std::unique_ptr<CheckpointEngine>> CheckpointEngine::Open(const AskedCheckpoint& asked) {
+  std::unique_ptr<CheckpointEngine> engine(new CheckpointEngine(asked));
+  TROUPE_ASSIGN_OR_RETURN(const std::string folder,
+                          storage::FindCheckpoint(storage::FileSystem::Posix(), asked.run_folder, asked.checkpoint));
+  TROUPE_ASSIGN_OR_RETURN(const Opened opened, engine->OpenFolder(folder));
+  TROUPE_RETURN_IF_ERROR(engine->MakeEngine(opened));
+  TROUPE_RETURN_IF_ERROR(engine->Take(opened));
+  for (const auto& [label, which] : asked.labels) {
+    TROUPE_RETURN_IF_ERROR(engine->RefreshLabel(label, which).status());
+  }
+  return engine;
+}
+
+absl::StatusOr<bool> CheckpointEngine::Refresh() {
+  bool changed = false;
+  TROUPE_ASSIGN_OR_RETURN(const std::string folder,
+                          storage::FindCheckpoint(storage::FileSystem::Posix(), asked_.run_folder, asked_.checkpoint));
+  if (folder != checkpoint_) {
+    TROUPE_ASSIGN_OR_RETURN(const Opened opened, OpenFolder(folder));
+    TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<inference::ActorHost> actor_host,
+                            MakeActorHost(*opened.table, asked_.permits));
+    if (actor_host != nullptr && !runs_python_) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(folder, " has the first policies in Python of this run; start the server again to serve it"));
+    }
+    TROUPE_RETURN_IF_ERROR(Take(opened));
+    changed = true;
+  }
+  for (const auto& [label, which] : asked_.labels) {
+    TROUPE_ASSIGN_OR_RETURN(const bool moved, RefreshLabel(label, which));
+    changed = changed || moved;
+  }
+  return changed;
 }
 
 }  // namespace troupe::run

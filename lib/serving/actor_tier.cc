@@ -18,7 +18,7 @@ void ActorTier::SetPolicy(policy::PolicySlot slot, const ServedPolicy* policy) {
 }
 
 absl::StatusOr<policy::WeightSnapshotPtr> ActorTier::WeightsOf(const ServedPolicy& policy) const {
-  if (policy::WeightSnapshotPtr newest = policy.newest()) return newest;
+  if (const OfferedWeights newest = policy.newest(); !newest.empty()) return newest.Get(policy.spec());
   if (source_ != nullptr) return source_->Load(policy.spec());
   return NoWeights(policy.spec());
 }

@@ -12,6 +12,12 @@ namespace troupe::serving {
 /// Bytes of descriptions in an answer; more are RESOURCE_EXHAUSTED.
 constexpr int64_t kMaxDescriptionBytes = int64_t{1} << 20;
 
+/// Weights beside the newest. Plain value.
+struct LabelledVersion {
+  std::string label;
+  policy::WeightVersion version;
+};
+
 /// What one needs to know of a policy to ask it. Plain value.
 struct PolicyDescription {
   policy::PolicyId policy_id;
@@ -25,6 +31,10 @@ struct PolicyDescription {
   std::vector<tensor::DType> word_dtypes;  ///< [action words]: int32 or float32
   bool needs_agent_slots = false;          ///< each row comes with the slot of its agent
   std::vector<int32_t> agent_slots;        ///< ascending, of the agents that may play it
+  std::string network;                     ///< of its actor: "mlp [64, 64] tanh"; empty where it has none
+  std::vector<std::string> outputs;        ///< what ActionQuery::outputs may name
+  int64_t logits_size = 0, mean_size = 0;  ///< elements of a row of these
+  std::vector<LabelledVersion> versions;   ///< beside the newest, by label
 };
 
 /// Plain value.

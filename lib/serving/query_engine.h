@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@
 #include "lib/policy/weight_snapshot.h"
 #include "lib/serving/action_query.h"
 #include "lib/serving/actor_tier.h"
+#include "lib/serving/batch_lane.h"
+#include "lib/serving/query_outputs.h"
 #include "lib/serving/served_policy.h"
 #include "lib/serving/turn_queue.h"
 #include "lib/serving/weight_source.h"
@@ -29,33 +32,39 @@ namespace troupe::serving {
 /// (policies of a class without weights need none, and answer with version (0, 0)). Actors stand in a PolicyMap: they
 /// are made when their policy is asked, and the least recently asked one makes room for the next.
 ///
-/// Policies in this process are asked on the caller's thread. One in another process may take any time: a query that
+/// Policies in this process are asked on a caller's thread: an idle one at once, a busy one by who asks it just then,
+/// together with what else has queued (BatchLane). So with more than one query at a time a policy answers another one's
+/// caller. One in another process may take any time: a query that
 /// asks it waits in a TurnQueue of its own memory, for threads that the owner brings (AwaitHosted, StepHosted), and its
 /// actor stands in a map of its own, of kHostedActors. So a policy that hangs costs its own queries, and those that ask
 /// it beside others.
 ///
-/// Made and owned by a service. Thread-safe. A query waits for others of the same policy while they compute, for its
-/// actor to be made (by one of the queries that want it), and, when more threads ask different policies than the map
-/// holds, for one of those. SetWeights and SetPolicies wait for no query.
+/// Weights beside the newest stand under labels (SetLabel): a label's policy has an actor of its own in the same map.
+///
+/// Made and owned by a service. Thread-safe. A query waits for the batch in hand of its policy, for its actor to be
+/// made (by one of the queries that want it), and, when more threads ask different policies than the map holds, for one
+/// of those. SetWeights, SetLabel and SetPolicies wait for no query.
 ///
 /// What a policy remembers is whoever asks's to keep: QueryRows::state_in and PolicyActions::state_out,
 /// also over new weights.
 ///
 /// Invariants: 1. all rows of a QueryRows are computed with one version, the newest when its turn came; 2. versions
-/// only grow; 3. a query that fails changes nothing; 4. no two sampled queries share random numbers; 5. a query sees
-/// the policies as one SetPolicies left them, those it asks until it is answered.
+/// only grow; 3. a query that fails changes nothing, and fails no other; 4. no two sampled queries without a seed share
+/// random numbers; 5. a query sees the policies as one SetPolicies left them, those it asks until it is answered.
 ///
 /// Randomness: samples are drawn from Philox, whose key is of `seed` and the streams kQuery and kAction, never that of
 /// the run's rollouts; the counter is (request's ordinal, high and low word; agent slot; row of the request). Each
 /// sampled request takes the next ordinal, from `first_request` on: the same seed and order of requests give the same
-/// actions.
+/// actions. A query with a seed of its own takes none: its key is of that seed, its ordinal 0.
 ///
-/// Capacity: kMaxQueryRows and kMaxAnswerBytes a query; policy_map_capacity actors; hosted_limits. Memory: the newest
+/// Capacity: kMaxQueryRows and kMaxAnswerBytes a query; policy_map_capacity actors; queue_limits of what waits for
+/// policies of this process, hosted_limits; kMaxLabels. Memory: the newest
 /// snapshot of every policy that was handed in, and for each actor its packed weights and room for its largest query.
 class QueryEngine final : public ActionQueries {
  public:
   /// Actors of policies in another process, and threads that StepHosted at a time: so no actor is waited for.
   static constexpr int kHostedActors = 8;
+  static constexpr size_t kMaxLabels = 8;
   struct Options {
     uint64_t seed = 1;
     uint64_t first_request = 0;  ///< ordinal of the first sampled request: a process that takes over skips those before
@@ -64,6 +73,7 @@ class QueryEngine final : public ActionQueries {
     WeightSource* source = nullptr;     ///< of weights that were not handed in; outlives the engine
     std::shared_ptr<inference::ActorHost> actor_host = nullptr;  ///< for policies in another process; nobody else's
     TurnQueue::Limits hosted_limits;                             ///< of queries that ask those
+    BatchBudget::Limits queue_limits;                            ///< of queries that wait for the others
   };
 
   /// INVALID_ARGUMENT: a spec is invalid, two have one id, an option is out of range.
@@ -80,12 +90,26 @@ class QueryEngine final : public ActionQueries {
   /// for an unknown policy, INVALID_ARGUMENT when they do not fit; the old ones stay then.
   absl::Status SetWeights(policy::WeightSnapshotPtr weights);
 
-  /// As ComputeActions, by return and on the caller's thread, whatever it asks: blocks on policies in other processes.
+  /// As SetWeights, with weights that `source` has: they are read when the policy is asked, at most once a version.
+  /// What it says then is the query's answer.
+  absl::Status SetSource(const policy::PolicyId& id, policy::WeightVersion version,
+                         std::shared_ptr<WeightSource> source);
+  /// `weights` stand under `label`, by policy id, in the place of what stood there; none: the label is gone. Queries
+  /// that are on their way keep what they asked. A policy that is removed or replaced loses its labels.
+  /// INVALID_ARGUMENT: no label (CheckLabel), or weights that do not fit; NOT_FOUND unknown policy; RESOURCE_EXHAUSTED
+  /// more than kMaxLabels, or queries hold too many removed ones; nothing changed then.
+  absl::Status SetLabel(const std::string& label, const std::map<std::string, OfferedWeights>& weights);
+  /// INVALID_ARGUMENT unless `label` is [a-z][a-z0-9_.-]{0,63} and not "latest".
+  static absl::Status CheckLabel(const std::string& label);
+
+  /// As ComputeActions, by return and on the caller's thread, whatever it asks, part by part and beside the lanes:
+  /// blocks on policies in other processes, and on who computes with the same actors.
   absl::StatusOr<ActionAnswer> Compute(const ActionQuery& query);
-  /// Answers before it returns, unless a policy in another process is asked. RESOURCE_EXHAUSTED also: hosted_limits;
-  /// CANCELLED: closed.
+  /// Answers before it returns where its policies are idle and in this process. RESOURCE_EXHAUSTED also: queue_limits,
+  /// hosted_limits; CANCELLED: closed.
   GiveUp ComputeActions(const ActionQuery& query, Done done) override;
   absl::StatusOr<PolicyDescriptions> DescribePolicies(const std::vector<policy::PolicyId>& ids) override;
+  PolicyDescriptions ListPolicies() override;
 
   /// For at most kHostedActors threads: `while (engine.AwaitHosted()) engine.StepHosted();`. AwaitHosted blocks until
   /// there is something to do, and is false once closed; StepHosted asks one policy in another process, which may take
@@ -99,6 +123,16 @@ class QueryEngine final : public ActionQueries {
   /// Queries that ask policies in other processes, and are not through.
   int64_t num_hosted_queries() const { return turns_.count(); }
 
+  /// Queries that wait for policies of this process.
+  int64_t num_waiting() const { return budget_.count(); }
+  /// What was computed together. Plain value.
+  struct BatchStats {
+    int64_t batches = 0;  ///< forwards
+    int64_t queries = 0;  ///< that they answered: parts of queries, by policy
+  };
+  BatchStats batch_stats() const {
+    return {batches_.load(std::memory_order_relaxed), batched_.load(std::memory_order_relaxed)};
+  }
   /// Of the actors in this process.
   policy::PolicyMapStats MapStats() const { return actors_.map->core().Stats(); }
 
@@ -108,13 +142,15 @@ class QueryEngine final : public ActionQueries {
     std::shared_ptr<ServedPolicy> policy;
     int64_t since = 0;                      ///< revision that brought it; kSinceCreate: was there before any table
     std::vector<int32_t> agent_slots = {};  ///< of the agents that may play it; none before any table
+    std::map<std::string, std::shared_ptr<ServedPolicy>> labels = {};
   };
   /// Who may be asked, as one SetPolicies left it.
   struct Routes {
     std::map<std::string, Route> by_id;
-    std::vector<std::string> agent_ids;  ///< of the run, by slot; none before any table
+    std::vector<std::string> agent_ids;             ///< of the run, by slot; none before any table
+    std::map<std::string, int32_t> slot_of;         ///< of agent_ids
+    std::vector<std::vector<std::string>> players;  ///< ids of the policies that may play an agent, by slot
   };
-  using Policies = std::vector<std::shared_ptr<ServedPolicy>>;
   /// A map, and its readers that no query uses.
   struct Actors {
     std::unique_ptr<ActorMap> map;  ///< set by Create, then constant
@@ -126,9 +162,27 @@ class QueryEngine final : public ActionQueries {
     std::shared_ptr<ServedPolicy> policy;
     policy::PolicyTier::Value actor;
   };
+  /// Rows for one policy on their way: what is asked, by whose numbers, and what came of it.
+  struct Part {
+    std::shared_ptr<ServedPolicy> policy;
+    QueryRows rows;                    ///< agent_slots are those of the agents that it names
+    std::vector<int32_t> agent_slots;  ///< where it names agents: what rows.agent_slots borrows
+    QueryOutputs outputs;
+    int64_t exact_version = -1;  ///< the number of updates that the weights must have; -1: any
+    bool deterministic = false;
+    std::optional<uint64_t> seed;  ///< of the actor's samples, where the query has one
+    uint64_t request = 0;          ///< ordinal of the query
+    int64_t first_row = 0;         ///< of the query, that is the part's first
+    PolicyActions actions;
+
+    /// Parts of equal mode may share a forward.
+    bool SameMode(const Part& other) const { return deterministic == other.deterministic && seed == other.seed; }
+  };
   class ReaderLease;
+  class Query;
   class HostedQuery;
   class HostedFarewell;
+  class Forward;
 
   explicit QueryEngine(const Options& options);
   absl::Status AdmitAll(absl::Span<const policy::PolicySpec> specs);
@@ -137,20 +191,31 @@ class QueryEngine final : public ActionQueries {
 
   /// The route to a policy; lives as long as `routes`.
   static absl::StatusOr<const Route*> Find(const Routes& routes, const policy::PolicyId& id);
+  /// The route to the policy that plays the agents of `rows`, whose slots go to `part`.
+  static absl::StatusOr<const Route*> FindByAgents(const Routes& routes, const QueryRows& rows, Part* part);
+  /// The weights that `rows` asks for.
+  static absl::Status PickVersion(const Route& route, const QueryRows& rows, Part* part);
+  static absl::StatusOr<Part> CheckPart(const Routes& routes, const ActionQuery& query, const QueryRows& rows);
   /// What is asked of each QueryRows, or why the query is refused.
-  static absl::StatusOr<Policies> Check(const Routes& routes, const ActionQuery& query);
-  absl::StatusOr<ActionAnswer> Answer(const ActionQuery& query, const Policies& policies);
-  GiveUp Enqueue(const ActionQuery& query, Policies policies, Done done);
+  absl::StatusOr<std::vector<Part>> Check(const Routes& routes, const ActionQuery& query);
+  absl::StatusOr<ActionAnswer> Answer(std::vector<Part> parts);
+  GiveUp Enqueue(std::vector<Part> parts, Done done);
+  /// Answers a query of one part, whose lane the caller leads, then computes what has queued there meanwhile.
+  void AnswerAlone(Part part, const Done& done);
+  /// Computes what was taken from the policy's lane, parts of equal mode together, and answers.
+  void RunBatch(const ServedPolicy& policy, const std::vector<BatchWork*>& batch);
   /// The ordinal of a query.
-  uint64_t NextRequest(bool deterministic) {
-    return deterministic ? 0 : next_request_.fetch_add(1, std::memory_order_relaxed);
+  uint64_t NextRequest(const ActionQuery& query) {
+    return query.deterministic || query.seed.has_value() ? 0 : next_request_.fetch_add(1, std::memory_order_relaxed);
   }
   Actors& ActorsOf(const ServedPolicy& policy) { return policy.runs_elsewhere() ? hosted_actors_ : actors_; }
-  /// `first_row`: of these rows in the request.
-  absl::StatusOr<PolicyActions> Act(const ServedPolicy& policy, const QueryRows& rows, uint64_t request,
-                                    int64_t first_row, bool deterministic);
+  /// Computes parts of one policy and one mode in one forward, or two where means of samples are asked for, and writes
+  /// their actions.
+  absl::Status Act(const ServedPolicy& policy, absl::Span<Part* const> parts);
 
   std::shared_ptr<const Routes> CurrentRoutes() const;
+  /// Those of `leaving` that `staying` lacks are nobody's to ask any more.
+  void RetireLocked(const Routes& leaving, const Routes& staying) ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
   absl::StatusOr<std::shared_ptr<ServedPolicy>> AdmitLocked(const policy::PolicySpec& spec)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
   /// Frees the slots of removed policies that no query holds any more. What it gives ends in BidFarewell, after the
@@ -164,8 +229,10 @@ class QueryEngine final : public ActionQueries {
   ActorTier tier_;
   Actors actors_;
   Actors hosted_actors_;
-  std::atomic<uint64_t> next_request_;   ///< relaxed: a number, it orders nothing
-  std::atomic<int64_t> num_retired_{0};  ///< relaxed: a hint to look at retired_
+  std::atomic<uint64_t> next_request_;            ///< relaxed: a number, it orders nothing
+  std::atomic<int64_t> num_retired_{0};           ///< relaxed: a hint to look at retired_
+  std::atomic<int64_t> batches_{0}, batched_{0};  ///< relaxed: numbers
+  BatchBudget budget_;                            ///< before the policies, whose lanes use it
 
   mutable base::Mutex routes_mutex_;  ///< taken after change_mutex_
   std::shared_ptr<const Routes> routes_ ABSL_GUARDED_BY(routes_mutex_);

@@ -4,18 +4,28 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "lib/base/status_macros.h"
 #include "lib/serving/query_engine.h"
 
 namespace troupe::serving {
 namespace {
 
-PolicyDescription Describe(const ServedPolicy& policy, const std::vector<int32_t>& agent_slots) {
+/// "mlp [64, 64] tanh", and of a core its numbers.
+std::string NetworkText(const policy::PolicySpec& spec) {
+  if (!spec.policy_class.has_weights()) return "";
+  const policy::NetworkSpec& actor = spec.actor;
+  return absl::StrCat(policy::KindName(actor), " [", absl::StrJoin(actor.hidden_sizes, ", "), "] ",
+                      std::string(policy::ActivationName(actor.activation)),
+                      actor.core.remembers() ? absl::StrCat(", ", policy::CoreText(actor)) : "");
+}
+
+PolicyDescription Describe(const ServedPolicy& policy, const std::vector<int32_t>& agent_slots,
+                           const std::map<std::string, std::shared_ptr<ServedPolicy>>& labels) {
   const policy::PolicySpec& spec = policy.spec();
   PolicyDescription description;
   description.policy_id = spec.id;
-  if (const policy::WeightSnapshotPtr newest = policy.newest(); newest != nullptr)
-    description.version = newest->version;
+  description.version = policy.newest().version;
   description.observation_space = spec.observation_space.ToString();
   description.action_space = spec.action_space.ToString();
   description.obs_dtype = spec.observation_space.flat_dtype();
@@ -25,15 +35,22 @@ PolicyDescription Describe(const ServedPolicy& policy, const std::vector<int32_t
   description.word_dtypes = policy.word_dtypes();
   description.needs_agent_slots = spec.agent_id_size > 0;
   description.agent_slots = agent_slots;
+  description.network = NetworkText(spec);
+  description.outputs = OutputNamesOf(spec);
+  description.logits_size = LogitsSize(spec);
+  description.mean_size = MeanSize(spec);
+  for (const auto& [label, labelled] : labels) description.versions.push_back({label, labelled->newest().version});
   return description;
 }
 
 /// Above what the description takes in an answer.
 int64_t BytesOf(const PolicyDescription& description) {
-  constexpr size_t kRest = 64;  // numbers, tags and lengths
-  return static_cast<int64_t>(kRest + description.policy_id.value().size() + description.observation_space.size() +
-                              description.action_space.size() + description.word_dtypes.size() +
-                              5 * description.agent_slots.size());
+  constexpr size_t kRest = 176;  // numbers, tags and lengths, names of outputs
+  size_t labels = 0;
+  for (const LabelledVersion& each : description.versions) labels += 28 + each.label.size();
+  return static_cast<int64_t>(kRest + labels + description.network.size() + description.policy_id.value().size() +
+                              description.observation_space.size() + description.action_space.size() +
+                              description.word_dtypes.size() + 5 * description.agent_slots.size());
 }
 
 absl::Status TooMany(absl::string_view got, int64_t most) {
@@ -63,7 +80,7 @@ absl::StatusOr<PolicyDescriptions> QueryEngine::DescribePolicies(const std::vect
     answer.agent_ids = routes->agent_ids;
     for (const std::string& agent : answer.agent_ids) bytes += static_cast<int64_t>(agent.size()) + 6;
     for (const Route* const route : asked) {
-      answer.policies.push_back(Describe(*route->policy, route->agent_slots));
+      answer.policies.push_back(Describe(*route->policy, route->agent_slots, route->labels));
       bytes += BytesOf(answer.policies.back());
       if (bytes > kMaxDescriptionBytes) {
         status = TooMany(absl::StrCat("the answer would have more than ", kMaxDescriptionBytes, " bytes"),
@@ -74,6 +91,18 @@ absl::StatusOr<PolicyDescriptions> QueryEngine::DescribePolicies(const std::vect
   }
   FreeRetired();
   if (!status.ok()) return status;
+  return answer;
+}
+
+PolicyDescriptions QueryEngine::ListPolicies() {
+  PolicyDescriptions answer;
+  const std::shared_ptr<const Routes> routes = CurrentRoutes();
+  for (const auto& [id, route] : routes->by_id) {
+    PolicyDescription& policy = answer.policies.emplace_back();
+    policy.policy_id = policy::PolicyId(id);
+    policy.version = route.policy->newest().version;
+    for (const auto& [label, labelled] : route.labels) policy.versions.push_back({label, labelled->newest().version});
+  }
   return answer;
 }
 

@@ -22,46 +22,44 @@ constexpr int64_t kBytesAPolicy = 512;
 /// passing. Its caller may go at any time, so it borrows nothing of the caller's.
 class QueryEngine::HostedQuery final : public TurnQueue::Work {
  public:
-  HostedQuery(QueryEngine* engine, const ActionQuery& query, Policies policies, Done done)
-      : engine_(*engine),
-        deterministic_(query.deterministic),
-        request_(engine->NextRequest(query.deterministic)),
-        policies_(std::move(policies)),
-        done_(std::move(done)) {
-    for (const QueryRows& rows : query.policies) {
-      rows_.emplace_back(rows);
+  HostedQuery(QueryEngine* engine, std::vector<Part> parts, Done done)
+      : engine_(*engine), parts_(std::move(parts)), done_(std::move(done)) {
+    rows_.reserve(parts_.size());
+    for (Part& part : parts_) {
+      rows_.emplace_back(part.rows);
+      rows_.back().LendTo(&part.rows);
       bytes_ += rows_.back().Bytes();
     }
   }
 
   int64_t bytes() const { return bytes_; }
   const ServedPolicy& first_hosted() const {
-    return **std::find_if(policies_.begin(), policies_.end(), [](const auto& it) { return it->runs_elsewhere(); });
+    return *std::find_if(parts_.begin(), parts_.end(), [](const Part& part) {
+              return part.policy->runs_elsewhere();
+            })->policy;
   }
 
   std::optional<TurnQueue::Key> Run() override {
-    for (bool had_turn = false; next_ < policies_.size(); ++next_) {
-      const ServedPolicy& policy = *policies_[next_];
-      if (policy.runs_elsewhere() && std::exchange(had_turn, true)) return policy.slot().value();
+    for (bool had_turn = false; next_ < parts_.size(); ++next_) {
+      Part* const part = &parts_[next_];
+      if (part->policy->runs_elsewhere() && std::exchange(had_turn, true)) return part->policy->slot().value();
       if (answered()) break;
-      const QueryRows rows = rows_[next_].Borrow();
-      absl::StatusOr<PolicyActions> actions = engine_.Act(policy, rows, request_, first_row_, deterministic_);
-      if (!actions.ok()) {
-        Answer(actions.status());
+      const absl::Status acted = engine_.Act(*part->policy, {&part, 1});
+      if (!acted.ok()) {
+        Answer(acted);
         break;
       }
-      answer_.push_back(*std::move(actions));
-      first_row_ += rows.rows;
+      answer_.push_back(std::move(part->actions));
     }
     Answer(std::move(answer_));  // unless it is answered
-    policies_.clear();           // what was removed meanwhile may go
+    parts_.clear();              // what was removed meanwhile may go
     return std::nullopt;
   }
 
   void Refuse(const absl::Status& why) override { Answer(Named(why)); }
   /// With the id of the policy that it needs next.
   absl::Status Named(const absl::Status& why) const {
-    const ServedPolicy& policy = next_ == 0 ? first_hosted() : *policies_[next_];
+    const ServedPolicy& policy = next_ == 0 ? first_hosted() : *parts_[next_].policy;
     return absl::Status(why.code(),
                         absl::StrCat("policy \"", policy.spec().id.value(), "\": ", std::string(why.message())));
   }
@@ -84,25 +82,24 @@ class QueryEngine::HostedQuery final : public TurnQueue::Work {
     return done_ == nullptr;
   }
 
-  /// A QueryRows with memory of its own.
+  /// The arrays of a QueryRows in memory of its own.
   struct Rows {
     explicit Rows(const QueryRows& rows)
-        : policy_id(rows.policy_id),
-          rows(rows.rows),
-          obs_dtype(rows.obs_dtype),
-          obs(rows.obs.begin(), rows.obs.end()),
+        : obs(rows.obs.begin(), rows.obs.end()),
           action_mask(rows.action_mask.begin(), rows.action_mask.end()),
           agent_slots(rows.agent_slots.begin(), rows.agent_slots.end()),
           state_in(rows.state_in.begin(), rows.state_in.end()) {}
-    QueryRows Borrow() const { return {policy_id, rows, obs_dtype, obs, action_mask, agent_slots, state_in}; }
+    void LendTo(QueryRows* rows) const {
+      rows->obs = obs;
+      rows->action_mask = action_mask;
+      rows->agent_slots = agent_slots;
+      rows->state_in = state_in;
+    }
     int64_t Bytes() const {
       return kBytesAPolicy +
              static_cast<int64_t>(obs.size() + action_mask.size() + 4 * agent_slots.size() + state_in.size());
     }
 
-    policy::PolicyId policy_id;
-    int64_t rows;
-    tensor::DType obs_dtype;
     std::vector<std::byte> obs;
     std::vector<uint8_t> action_mask;
     std::vector<int32_t> agent_slots;
@@ -110,14 +107,11 @@ class QueryEngine::HostedQuery final : public TurnQueue::Work {
   };
 
   QueryEngine& engine_;
-  const bool deterministic_;
-  const uint64_t request_;
-  std::vector<Rows> rows_;
+  std::vector<Rows> rows_;  ///< what parts_ borrow
   int64_t bytes_ = 0;
   // Of the thread that runs it, one after the other.
-  Policies policies_;
+  std::vector<Part> parts_;
   size_t next_ = 0;
-  int64_t first_row_ = 0;
   ActionAnswer answer_;
 
   mutable base::Mutex mutex_;
@@ -138,8 +132,8 @@ class QueryEngine::HostedFarewell final : public TurnQueue::Work {
   Gone gone_;
 };
 
-ActionQueries::GiveUp QueryEngine::Enqueue(const ActionQuery& query, Policies policies, Done done) {
-  auto hosted = std::make_shared<HostedQuery>(this, query, std::move(policies), std::move(done));
+ActionQueries::GiveUp QueryEngine::Enqueue(std::vector<Part> parts, Done done) {
+  auto hosted = std::make_shared<HostedQuery>(this, std::move(parts), std::move(done));
   const absl::Status pushed = turns_.Push(hosted, hosted->first_hosted().slot().value(), hosted->bytes());
   if (!pushed.ok()) {
     hosted->Refuse(pushed);

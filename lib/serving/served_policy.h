@@ -11,17 +11,19 @@
 #include "lib/policy/ids.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
+#include "lib/serving/batch_lane.h"
+#include "lib/serving/weight_source.h"
 #include "lib/space/space.h"
 #include "lib/tensor/dtype.h"
 
 namespace troupe::serving {
 
-/// A policy that may be asked, whether its actor is in memory or not. Made by a QueryEngine, shared with the queries
-/// that ask it, so that one that is removed lives as long as they do. Thread-safe.
+/// A policy that may be asked, whether its actor is in memory or not; under each label it is one of its own. Made by a
+/// QueryEngine, shared with the queries that ask it, so that one that is removed lives as long as they do. Thread-safe.
 class ServedPolicy {
  public:
-  /// `spec` is valid; `slot`: of the engine's map, this policy's as long as it lives.
-  ServedPolicy(const policy::PolicySpec& spec, policy::PolicySlot slot);
+  /// `spec` is valid; `slot`: of the engine's map, this policy's as long as it lives. `budget` outlives it.
+  ServedPolicy(const policy::PolicySpec& spec, policy::PolicySlot slot, BatchBudget* budget);
 
   const policy::PolicySpec& spec() const { return spec_; }
   policy::PolicySlot slot() const { return slot_; }
@@ -34,10 +36,15 @@ class ServedPolicy {
   /// Elements of the weights that it acts with.
   int64_t acting_size() const { return acting_size_; }
 
-  /// Takes `weights` unless there are newer ones. They fit the spec.
-  void Offer(policy::WeightSnapshotPtr weights);
-  /// What was offered last; nullptr when nothing was.
-  policy::WeightSnapshotPtr newest() const;
+  /// Which policy and network a state is of: a hash of its id and spec, never 0. 0: it remembers nothing.
+  uint64_t state_tag() const { return state_tag_; }
+  /// What wants its actor.
+  BatchLane& lane() { return lane_; }
+
+  /// Takes the offer unless there is one as new. Its weights fit the spec; it is not empty.
+  void Offer(OfferedWeights offer);
+  /// What was offered last; empty when nothing was.
+  OfferedWeights newest() const;
 
  private:
   const policy::PolicySpec spec_;
@@ -46,8 +53,10 @@ class ServedPolicy {
   const std::vector<tensor::DType> word_dtypes_;
   const inference::ActionBounds bounds_;
   const int64_t acting_size_;
+  const uint64_t state_tag_;
+  BatchLane lane_;
   mutable base::Mutex mutex_;
-  policy::WeightSnapshotPtr newest_ ABSL_GUARDED_BY(mutex_);
+  OfferedWeights newest_ ABSL_GUARDED_BY(mutex_);
 };
 
 /// An actor in memory, with the weights that it acts with: one query at a time.

@@ -86,11 +86,11 @@ class MessagesTest(unittest.TestCase):
         first, second = query_messages.decode_reply(REPLY_BYTES)
         self.assertEqual(first, {"policy_id": "shared", "learner_epoch": 3, "version": 1234567, "rows": 2, "action_dtypes": [2, 1],
                                  "actions": struct.pack("<ifif", 1, 1.0, 2, -2.0), "sampled_actions": struct.pack("<ifif", 1, 2.0, 2, -4.0),
-                                 "action_logp": [-0.5, -1.25], "state_out": struct.pack("<ff", 0.25, 4.0)})
+                                 "action_logp": [-0.5, -1.25], "state_out": struct.pack("<ff", 0.25, 4.0), "logits": b"", "mean": b"", "state_tag": 0})
         self.assertEqual((second["policy_id"], second["version"], second["action_logp"], second["state_out"]), ("other", -1, [], b""))
 
     def test_skips_fields_it_does_not_know(self):
-        unknown = b"\x50\x07" + b"\x5a\x02ab" + b"\x65abcd" + b"\x69abcdefgh"  # fields 10 to 13, of every kind
+        unknown = b"\x90\x03\x07" + b"\x9a\x03\x02ab" + b"\xa5\x03abcd" + b"\xa9\x03abcdefgh"  # fields 50 to 53, of every kind
         policy = b"\x0a\x01p" + unknown
         answer, = query_messages.decode_reply(unknown + b"\x0a" + bytes([len(policy)]) + policy)
         self.assertEqual(answer["policy_id"], "p")
@@ -134,7 +134,8 @@ class MessagesTest(unittest.TestCase):
         self.assertEqual(agents, ["hunter_0", "hunter_1", "prey"])
         self.assertEqual(hunters, {"policy_id": "hunters", "learner_epoch": 3, "version": 120, "observation_space": "Box(-1, 1, [3], float32)",
                                    "action_space": "Discrete(5)", "obs_dtype": query_messages.FLOAT32, "obs_size": 3, "mask_size": 5,
-                                   "action_dtypes": [2], "needs_agent_slots": True, "agent_slots": [0, 1], "state_size": 64})
+                                   "action_dtypes": [2], "needs_agent_slots": True, "agent_slots": [0, 1], "state_size": 64, "network": "",
+                                   "outputs": [], "logits_size": 0, "mean_size": 0, "versions": {}})
         self.assertEqual((prey["version"], prey["needs_agent_slots"], prey["agent_slots"], prey["state_size"]), (0, False, [2], 0))
         for data in (b"\xff" * 20, b"\x12\x03\x52\x01\x05", b"\x0a\x02\xff\xff", DESCRIPTIONS_BYTES[11:]):
             with self.assertRaises(ValueError, msg=data):

@@ -1,4 +1,4 @@
-"""Asks a learner, or a policy server (`troupe serve`), what a policy does.
+"""Asks a learner, or policy servers (`troupe serve`), what a policy does.
 
     from troupe.query import PolicyClient
 
@@ -7,13 +7,22 @@
         answer = client.compute_actions("shared", observations, deterministic=True)
         env.step(answer.actions[0])
         answer = client.compute_actions(None, observation, agent="adversary_0")  # the policy that plays it
+        answers = client.compute_agents({"adversary_0": observation, "agent_0": another}, seed=7)
 
     answer = client.compute_actions("walker", observation)  # a policy that remembers: an episode's first decision
     answer = client.compute_actions("walker", observation, state_in=answer.state_out)
+
+    with client.stream() as stream:  # the same again and again takes two thirds of the time
+        answer = stream.compute_actions("shared", observation)
+
+    PolicyClient(["host_a:50061", "host_b:50061"], retries=2)  # in turns; one that is gone costs a try
+
+The same for asyncio: troupe.query_async.
 """
 
-import collections
-import re
+import queue
+import threading
+import time
 
 try:
     import grpc
@@ -21,79 +30,88 @@ try:
 except ImportError as error:
     raise ImportError(f"troupe.query needs numpy and grpcio ({error}): python3 -m pip install numpy grpcio") from None
 
-from troupe import query_messages
+from troupe import query_calls, query_messages
+from troupe.query_calls import PolicyActions, PolicyDescription, PolicyState, QueryError  # noqa: F401
 
-_METHOD = "/troupe.v1.Query/ComputeActions"
-_DESCRIBE = "/troupe.v1.Query/DescribePolicies"
-_MAX_MESSAGE_BYTES = 5 << 20  # as the server's limit
-
-# actions: [rows, words] as the environment gets them; sampled_actions: the same before clipping or scaling; action_logp: [rows], nats, of
-# sampled_actions. Words are int32 where all are discrete, float32 where all are continuous, float64 (exact for both) where they are mixed.
-# learner_epoch and version tell which weights. state_out: [rows, state size] float32 of a policy that remembers, the state_in of the same agents'
-# next decisions; None of one that does not.
-PolicyActions = collections.namedtuple("PolicyActions", "policy_id learner_epoch version actions sampled_actions action_logp state_out")
+_GONE = ("UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED")  # what ends a stream, beside its own deadline
 
 
-# What there is to ask. observation_space and action_space: text that troupe.envs.spaces.parse reads. obs_dtype: "uint8"
-# or "float32". obs_size: elements of a flattened observation. mask_size: 0 where the policy has no action masks. agents: ids of those that may
-# play it, agent_slots their places in the run's list of agents, which each row needs where needs_agent_slots. learner_epoch and version: of the
-# newest weights, 0 where there are none, or none were read yet. state_size: elements of what the policy remembers of an agent, 0: nothing.
-PolicyDescription = collections.namedtuple("PolicyDescription", "policy_id learner_epoch version observation_space action_space obs_dtype "
-                                           "obs_size mask_size needs_agent_slots agents agent_slots state_size")
+def _error(error):
+    return QueryError(error.code().name, error.details())
 
 
-class QueryError(Exception):
-    """`code`: the status, as "NOT_FOUND" (unknown policy), "INVALID_ARGUMENT" (wrong shape, dtype, mask), "UNAVAILABLE" (try again)."""
+class _Asker:
+    """compute_actions and compute_agents over whatever carries bytes: `_exchange(request, timeout) -> reply` and `_describe(fresh)`."""
 
-    def __init__(self, code, message):
-        super().__init__(f"{code}: {message}")
-        self.code = code
+    def compute_actions(self, policy_id, obs, action_mask=None, agent_slots=None, deterministic=False, agent=None, state_in=None, version=None,
+                        min_version=None, outputs=(), seed=None, timeout=None):
+        """-> PolicyActions of `policy_id` for flattened observations, [rows, size] or one of [size]: uint8 for a uint8 Box, anything else is sent
+        as float32. action_mask: [rows, mask size] of 0 and 1, or None: everything is allowed. agent: the id of the agent
+        that plays, or one a row, for policies that see which agent they play; agent_slots: the same by place in the run's list of agents, [rows].
+        policy_id None: the only policy that plays `agent`. deterministic: the most probable action instead of a sample. state_in: [rows, state
+        size], state_out of the agents' decisions before, for a policy that remembers; None: each row is its agent's first. version: "latest",
+        "best", another label, or a number of updates; min_version: (learner epoch, version), at least so new. outputs: by name what the answer
+        has, see PolicyDescription.outputs. seed: of the samples; the same one has the same answer. timeout: seconds, of the client's. QueryError."""
+        rows = len(numpy.atleast_2d(numpy.asarray(obs)))
+        if agent is not None:
+            if agent_slots is not None:
+                raise ValueError("got agent and agent_slots, expected one of them")
+            policy_id, agent_slots = self._resolve(policy_id, query_calls.agents_of(agent, rows), rows)
+        elif policy_id is None:
+            raise ValueError("got neither policy_id nor agent, expected one of them")
+        asked = [query_calls.Asked(policy_id, obs, action_mask, agent_slots, state_in, (), version, min_version)]
+        return self._ask(asked, deterministic, outputs, seed, timeout)[0]
+
+    def compute_agents(self, observations, action_masks=None, states=None, deterministic=False, version=None, min_version=None, outputs=(), seed=None,
+                       timeout=None):
+        """-> {agent id: PolicyActions} for {agent id: observation}, in one request: the run's mapping says which policy plays each. action_masks
+        and states (state_out of the decision before): by agent id, of those that have one. The rest as compute_actions. QueryError."""
+        asked = query_calls.ask_for_agents(observations, action_masks, states, version, min_version)
+        return dict(zip(observations, self._ask(asked, deterministic, outputs, seed, timeout))) if asked else {}
+
+    def _ask(self, asked, deterministic, outputs, seed, timeout):
+        request = query_messages.encode_requests([each.bytes for each in asked], deterministic, outputs, seed)
+        return self._exchange(request, timeout, lambda reply: query_calls.read_answer(reply, asked, outputs))
+
+    def _resolve(self, policy_id, agents, rows):
+        """-> (policy id, agent slots or None) for the agents' ids. The policies are asked for when they are not known, or what is known does not
+        fit."""
+        for fresh in (False, True):
+            known = self._known_policies(fresh)
+            policy, fitting = query_calls.resolve(known, policy_id, agents)
+            if policy is not None:
+                return policy.policy_id, query_calls.slots_of(policy, agents, rows)
+        raise query_calls.nobody_plays(known, policy_id, agents, fitting)
 
 
-def _is_local(address):
-    return re.match(r"unix:|unix-abstract:|localhost:|127(\.\d+){3}:|\[::1\]:", address) is not None
+class PolicyClient(_Asker):
+    """A connection to each of one or more servers, which are asked in turns. Thread-safe, as grpc's channels are."""
 
-
-def _words(data, answer):
-    """Bytes of 4-byte words -> [rows, words]."""
-    rows, dtypes = answer["rows"], answer["action_dtypes"]
-    kinds = {query_messages.INT32: "<i4", query_messages.FLOAT32: "<f4"}
-    if len(data) != 4 * rows * len(dtypes) or len(answer["action_logp"]) != rows or any(dtype not in kinds for dtype in dtypes):
-        raise QueryError("INTERNAL", "the answer's arrays are not as long as it says")
-    if len(set(dtypes)) == 1:
-        return numpy.frombuffer(data, kinds[dtypes[0]]).reshape(rows, len(dtypes))
-    columns = {kind: numpy.frombuffer(data, kind).reshape(rows, len(dtypes)) for kind in kinds.values()}
-    words = numpy.empty((rows, len(dtypes)), numpy.float64)
-    for i, dtype in enumerate(dtypes):
-        words[:, i] = columns[kinds[dtype]][:, i]
-    return words
-
-
-def _state(data, rows, state_in):
-    """Bytes of float32 -> [rows, state size], as wide as state_in where that was given; None: no bytes."""
-    if len(data) % (4 * max(rows, 1)) or (state_in and len(data) != len(state_in)):
-        raise QueryError("INTERNAL", f"the answer has {len(data)} bytes of states for {rows} rows")
-    return numpy.frombuffer(data, "<f4").reshape(rows, -1) if data else None
-
-
-class PolicyClient:
-    """One connection. Thread-safe, as grpc's channels are. `timeout`: seconds for each call."""
-
-    def __init__(self, address, timeout=10.0, insecure_plaintext_network=False):
-        """`address`: unix:PATH, unix-abstract:NAME or HOST:PORT. ValueError: another machine's without insecure_plaintext_network, because
-        the connection is neither encrypted nor authenticated."""
-        if not _is_local(address) and not insecure_plaintext_network:
-            raise ValueError(f"address {address} is on another machine and the connection is plain text; give insecure_plaintext_network=True "
-                             "on a network you trust")
+    def __init__(self, address, timeout=10.0, insecure_plaintext_network=False, retries=2, credentials=None, metadata=()):
+        """`address`: unix:PATH, unix-abstract:NAME or HOST:PORT, or several. `timeout`: seconds for each call, its tries together. `retries`:
+        tries beyond the first, where a server is not there (UNAVAILABLE); a query changes nothing, so that it may be asked again. `credentials`:
+        grpc.ChannelCredentials, for a server behind TLS; `metadata`: pairs of texts that go with every call. ValueError: no address, or another machine's without
+        insecure_plaintext_network and credentials, because the connection is neither encrypted nor authenticated."""
+        addresses = [address] if isinstance(address, str) else list(address)
+        if not addresses:
+            raise ValueError("got no address, expected at least one")
+        if retries < 0:
+            raise ValueError(f"retries is {retries}, expected 0 or more")
+        for each in addresses:
+            query_calls.check_address(each, insecure_plaintext_network, credentials)
         self._timeout = timeout
-        self._channel = grpc.insecure_channel(address, [("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
-                                                        ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES)])
-        self._call = self._channel.unary_unary(_METHOD, request_serializer=None, response_deserializer=None)
-        self._describe = self._channel.unary_unary(_DESCRIBE, request_serializer=None, response_deserializer=None)
+        self._metadata = tuple(metadata)
+        self._servers = query_calls.Servers(len(addresses), retries)
+        self._channels = []
+        for each in addresses:
+            # A channel of its own for each client: grpc would share connections of equal arguments, and their backoff.
+            options = query_calls.CHANNEL_OPTIONS + [("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 1000)]
+            self._channels.append(grpc.insecure_channel(each, options) if credentials is None else grpc.secure_channel(each, credentials, options))
         self._known = []  # the last answer of policies()
 
     def close(self):
-        self._channel.close()
+        for channel in self._channels:
+            channel.close()
 
     def __enter__(self):
         return self
@@ -103,79 +121,124 @@ class PolicyClient:
 
     def policies(self, policy_ids=()):
         """-> a list of PolicyDescription: all policies, or those of `policy_ids`. QueryError."""
-        try:
-            reply = self._describe(query_messages.encode_describe_request(policy_ids), timeout=self._timeout)
-        except grpc.RpcError as error:
-            raise QueryError(error.code().name, error.details()) from None
-        try:
-            agents, policies = query_messages.decode_descriptions(reply)
-        except ValueError as error:
-            raise QueryError("INTERNAL", str(error)) from None
-        return [PolicyDescription(policy["policy_id"], policy["learner_epoch"], policy["version"], policy["observation_space"],
-                                  policy["action_space"], "uint8" if policy["obs_dtype"] == query_messages.UINT8 else "float32",
-                                  policy["obs_size"], policy["mask_size"], policy["needs_agent_slots"],
-                                  [agents[slot] for slot in policy["agent_slots"]], policy["agent_slots"], policy["state_size"])
-                for policy in policies]
+        return self._call(query_calls.DESCRIBE, query_messages.encode_describe_request(policy_ids), None, query_calls.read_descriptions)
 
-    def _resolve(self, policy_id, agents, rows):
-        """-> (policy id, agent slots or None) for the agents' ids, one for all rows or one a row. The policies are asked for when they are not
-        known, or what is known does not fit."""
-        if len(agents) not in (1, rows):
-            raise ValueError(f"agent has {len(agents)} ids, expected one for all rows, or {rows}")
-        for fresh in (False, True):
-            if fresh or not self._known:
-                self._known = self.policies()
-            fitting = [policy for policy in self._known if policy_id in (None, policy.policy_id) and all(agent in policy.agents for agent in agents)]
-            if len(fitting) == 1:
+    def list_policies(self):
+        """-> {policy id: {"latest" or a label: (learner epoch, version)}}. QueryError."""
+        return self._call(query_calls.LIST, b"", None, query_calls.read_list)
+
+    def stream(self):
+        """-> a PolicyStream, for who asks again and again."""
+        return PolicyStream(self)
+
+    def _known_policies(self, fresh):
+        if fresh or not self._known:
+            self._known = self.policies()
+        return self._known
+
+    def _exchange(self, request, timeout, read):
+        return self._call(query_calls.COMPUTE, request, timeout, read)
+
+    def _call(self, method, request, timeout, read):
+        def attempt(channel, left):
+            try:
+                return channel.unary_unary(method)(request, timeout=left, metadata=self._metadata)
+            except grpc.RpcError as error:
+                raise _error(error) from None
+        return read(self._try(attempt, timeout))
+
+    def _try(self, attempt, timeout):
+        """attempt(channel, seconds left) at one server after the other, until it does not raise UNAVAILABLE."""
+        end = time.monotonic() + (self._timeout if timeout is None else timeout)
+        failure = None
+        for server, pause in self._servers.tries():
+            left = end - time.monotonic()
+            if failure is not None and left <= pause:
                 break
-        else:
-            named = " ".join(agents)
-            if fitting:
-                raise ValueError(f"{named} may be played by {', '.join(policy.policy_id for policy in fitting)}: give policy_id")
-            players = ", ".join(f"{policy.policy_id} ({' '.join(policy.agents[:8]) or 'nobody'})" for policy in self._known[:8])
-            raise ValueError(f"no policy{'' if policy_id is None else ' ' + repr(policy_id)} plays {named}; policies and their agents: {players}")
-        policy = fitting[0]
-        if not policy.needs_agent_slots:
-            return policy.policy_id, None
-        slots = [policy.agent_slots[policy.agents.index(agent)] for agent in agents]
-        return policy.policy_id, slots * rows if len(slots) == 1 else slots
+            time.sleep(pause)
+            try:
+                reply = attempt(self._channels[server], end - time.monotonic())
+            except QueryError as error:
+                if error.code != "UNAVAILABLE":
+                    raise
+                failure = error
+                self._servers.failed(server)
+            else:
+                self._servers.answered(server)
+                return reply
+        raise failure
 
-    def compute_actions(self, policy_id, obs, action_mask=None, agent_slots=None, deterministic=False, agent=None, state_in=None):
-        """-> PolicyActions of `policy_id` for flattened observations, [rows, size] or one of [size]: uint8 for a uint8 Box, anything else is sent
-        as float32. action_mask: [rows, mask size] of 0 and 1, or None: everything is allowed. agent: the id of the agent
-        that plays, or one a row, for policies that see which agent they play; agent_slots: the same by place in the run's list of agents, [rows].
-        policy_id None: the only policy that plays `agent`. deterministic: the most probable action instead of a sample. state_in: [rows, state
-        size], state_out of the agents' decisions before, for a policy that remembers; None: each row is its agent's first. QueryError."""
-        obs = numpy.atleast_2d(numpy.asarray(obs))
-        if obs.ndim != 2:
-            raise ValueError(f"obs has shape {obs.shape}, expected [rows, size]: flatten observations first")
-        if agent is not None:
-            if agent_slots is not None:
-                raise ValueError("got agent and agent_slots, expected one of them")
-            policy_id, agent_slots = self._resolve(policy_id, [agent] if isinstance(agent, str) else list(agent), len(obs))
-        elif policy_id is None:
-            raise ValueError("got neither policy_id nor agent, expected one of them")
-        as_bytes = obs.dtype == numpy.uint8
-        if not as_bytes:
-            obs = obs.astype("<f4")
-        mask = b"" if action_mask is None else numpy.atleast_2d(action_mask).astype(numpy.uint8).tobytes()
-        slots = [] if agent_slots is None else [int(slot) for slot in numpy.atleast_1d(agent_slots)]
-        state = None if state_in is None else numpy.atleast_2d(numpy.asarray(state_in, "<f4"))
-        if state is not None and (state.ndim != 2 or len(state) != len(obs)):
-            raise ValueError(f"state_in has shape {state.shape}, expected [{len(obs)}, state size]")
-        state = b"" if state is None else state.tobytes()
-        request = query_messages.encode_request(policy_id, len(obs), query_messages.UINT8 if as_bytes else query_messages.FLOAT32,
-                                                obs.tobytes(), mask, slots, deterministic, state)
+
+class PolicyStream(_Asker):
+    """A stream of queries to one of a client's servers, an answer after each request; when that server is gone, to the next one. Asked by one
+    thread at a time: others wait. Not fork-safe."""
+
+    def __init__(self, client):
+        self._client = client
+        self._lock = threading.Lock()
+        self._call = None
+        self._requests = None
+        self._deadline = None  # of the request on its way
+        self._closed = False
+        self._watch = None
+
+    def close(self):
+        with self._lock:
+            self._closed = True
+            self._end()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _known_policies(self, fresh):
+        return self._client._known_policies(fresh)
+
+    def _end(self):
+        if self._call is not None:
+            self._requests.put(None)
+            self._call.cancel()
+        self._call = None
+
+    def _cancel_late(self):
+        """Cancels a call whose deadline has passed; a thread's, so that a request costs none."""
+        while not self._closed:
+            deadline, call = self._deadline, self._call
+            now = time.monotonic()
+            if deadline is not None and call is not None and deadline <= now:
+                call.cancel()
+            time.sleep(0.02 if deadline is None else min(max(deadline - now, 0.001), 0.02))
+
+    def _exchange(self, request, timeout, read):
+        with self._lock:
+            if self._closed:
+                raise ValueError("the stream is closed")
+            if self._watch is None:
+                self._watch = threading.Thread(target=self._cancel_late, name="troupe stream", daemon=True)
+                self._watch.start()
+            reply = self._client._try(lambda channel, left: self._attempt(channel, request, left), timeout)
+        return read(reply)
+
+    def _attempt(self, channel, request, left):
+        """On the stream that stands; else on a new one of `channel`."""
+        stood = self._call is not None
+        if not stood:
+            self._requests = queue.SimpleQueue()
+            self._call = channel.stream_stream(query_calls.STREAM)(iter(self._requests.get, None), metadata=self._client._metadata)
+        deadline = self._deadline = time.monotonic() + left
+        self._requests.put(request)
         try:
-            reply = self._call(request, timeout=self._timeout)
+            return next(self._call)
+        except StopIteration:
+            code, message = "UNAVAILABLE", "the server has ended the stream"
         except grpc.RpcError as error:
-            raise QueryError(error.code().name, error.details()) from None
-        try:
-            answer, = query_messages.decode_reply(reply)
-        except ValueError as error:
-            raise QueryError("INTERNAL", str(error)) from None
-        if answer["rows"] != len(obs):
-            raise QueryError("INTERNAL", f"the answer is of {answer['rows']} rows, expected {len(obs)}")
-        return PolicyActions(answer["policy_id"], answer["learner_epoch"], answer["version"], _words(answer["actions"], answer),
-                             _words(answer["sampled_actions"], answer), numpy.array(answer["action_logp"], numpy.float32),
-                             _state(answer["state_out"], len(obs), state))
+            code, message = error.code().name, error.details()
+        finally:
+            self._deadline = None
+        self._end()
+        if time.monotonic() >= deadline:
+            raise QueryError("DEADLINE_EXCEEDED", f"no answer within {left:.3g} s")
+        # A stream that stood may have ended for its own reasons: silence, a server that goes down.
+        raise QueryError("UNAVAILABLE" if stood and code in _GONE else code, message)

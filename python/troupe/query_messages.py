@@ -7,7 +7,7 @@ FLOAT32, INT32, UINT8 = 1, 2, 3  # troupe.v1.DType
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 # The server's limits, for whoever answers in its place: two bytes of an answer become a dict or a text.
-MAX_POLICIES, MAX_AGENTS = 1024, 1024
+MAX_POLICIES, MAX_AGENTS, MAX_NAMES = 1024, 1024, 64
 
 
 def _varint(number):
@@ -28,16 +28,37 @@ def _bytes(field, value):
     return _varint(field << 3 | _BYTES) + _varint(len(value)) + value if value else b""
 
 
+def _fixed64(field, value):
+    return _varint(field << 3 | _FIXED64) + struct.pack("<Q", value) if value else b""
+
+
+def _texts(field, texts):
+    return b"".join(_varint(field << 3 | _BYTES) + _varint(len(text.encode())) + text.encode() for text in texts)
+
+
+def encode_rows(policy_id, rows, obs_dtype, obs, action_mask=b"", agent_slots=(), state_in=b"", version="", min_version=None, agent_ids=(), state_tag=0):
+    """A QueryRows. obs, action_mask and state_in: bytes, row-major, little-endian; min_version: (learner epoch, version) or None."""
+    least = b"" if min_version is None else _number(1, min_version[0]) + _number(2, min_version[1])
+    return (_bytes(1, (policy_id or "").encode()) + _number(2, rows) + _number(3, obs_dtype) + _bytes(4, obs) + _bytes(5, action_mask) +
+            _bytes(6, b"".join(_varint(slot) for slot in agent_slots)) + _bytes(7, state_in) + _bytes(8, version.encode()) + _bytes(9, least) +
+            _texts(10, agent_ids) + _fixed64(11, state_tag))
+
+
+def encode_requests(policies, deterministic=False, outputs=(), seed=None):
+    """A ComputeActionsRequest of what encode_rows gave."""
+    asked = b"".join(_varint(1 << 3 | _BYTES) + _varint(len(policy)) + policy for policy in policies)
+    drawn = b"" if seed is None else _varint(4 << 3 | _VARINT) + _varint(seed)
+    return asked + _number(2, int(deterministic)) + _texts(3, outputs) + drawn
+
+
 def encode_request(policy_id, rows, obs_dtype, obs, action_mask=b"", agent_slots=(), deterministic=False, state_in=b""):
     """A ComputeActionsRequest to one policy. obs, action_mask and state_in: bytes, row-major, little-endian."""
-    policy = (_bytes(1, policy_id.encode()) + _number(2, rows) + _number(3, obs_dtype) + _bytes(4, obs) + _bytes(5, action_mask) +
-              _bytes(6, b"".join(_varint(slot) for slot in agent_slots)) + _bytes(7, state_in))
-    return _varint(1 << 3 | _BYTES) + _varint(len(policy)) + policy + _number(2, int(deterministic))
+    return encode_requests([encode_rows(policy_id, rows, obs_dtype, obs, action_mask, agent_slots, state_in)], deterministic)
 
 
 def encode_describe_request(policy_ids=()):
     """A DescribePoliciesRequest."""
-    return b"".join(_varint(1 << 3 | _BYTES) + _varint(len(policy_id.encode())) + policy_id.encode() for policy_id in policy_ids)
+    return _texts(1, policy_ids)
 
 
 class _Reader:
@@ -120,7 +141,7 @@ def _signed(number):
 
 def _decode_policy(data):
     answer = {"policy_id": "", "learner_epoch": 0, "version": 0, "rows": 0, "action_dtypes": [], "actions": b"", "sampled_actions": b"",
-              "action_logp": [], "state_out": b""}
+              "action_logp": [], "state_out": b"", "logits": b"", "mean": b"", "state_tag": 0}
     for field, value in _fields(data):
         if field == 1:
             answer["policy_id"] = _text(value)
@@ -138,7 +159,22 @@ def _decode_policy(data):
             answer["action_logp"] += struct.unpack(f"<{len(value) // 4}f", value)
         elif field == 8:
             answer["state_out"] = _raw(value)
+        elif field == 9:
+            answer["logits"] = _raw(value)
+        elif field == 10:
+            answer["mean"] = _raw(value)
+        elif field == 11:
+            answer["state_tag"], = struct.unpack("<Q", _raw(value))
     return answer
+
+
+def _decode_versions(values):
+    """LabelledVersion messages -> {label: (learner epoch, version)}"""
+    versions = {}
+    for data in values:
+        parts = dict(_fields(data))
+        versions[_text(parts.get(1, b""))] = _decode_version(parts.get(2, b""))
+    return versions
 
 
 def _decode_version(data):
@@ -149,9 +185,10 @@ def _decode_version(data):
 
 def _decode_description(data):
     policy = {"policy_id": "", "learner_epoch": 0, "version": 0, "observation_space": "", "action_space": "", "obs_dtype": 0, "obs_size": 0,
-              "mask_size": 0, "action_dtypes": [], "needs_agent_slots": False, "agent_slots": [], "state_size": 0}
-    texts = {1: "policy_id", 3: "observation_space", 4: "action_space"}
-    numbers = {5: "obs_dtype", 6: "obs_size", 7: "mask_size", 11: "state_size"}
+              "mask_size": 0, "action_dtypes": [], "needs_agent_slots": False, "agent_slots": [], "state_size": 0, "network": "", "outputs": [],
+              "logits_size": 0, "mean_size": 0, "versions": []}
+    texts = {1: "policy_id", 3: "observation_space", 4: "action_space", 12: "network"}
+    numbers = {5: "obs_dtype", 6: "obs_size", 7: "mask_size", 11: "state_size", 14: "logits_size", 15: "mean_size"}
     lists = {8: "action_dtypes", 10: "agent_slots"}
     for field, value in _fields(data):
         if field == 2:
@@ -160,10 +197,17 @@ def _decode_description(data):
             policy[lists[field]] += _varints(value)
         elif field == 9:
             policy["needs_agent_slots"] = bool(_integer(value))
+        elif field == 13:
+            policy["outputs"].append(_text(value))
+        elif field == 16:
+            policy["versions"].append(_raw(value))
         elif field in texts:
             policy[texts[field]] = _text(value)
         elif field in numbers:
             policy[numbers[field]] = _integer(value)
+        _bounded(policy["outputs"], MAX_NAMES, "outputs")
+        _bounded(policy["versions"], MAX_NAMES, "versions")
+    policy["versions"] = _decode_versions(policy["versions"])
     return policy
 
 
@@ -185,14 +229,45 @@ def decode_descriptions(data):
     return agents, policies
 
 
+def decode_list(data):
+    """A ListPoliciesReply: {policy id: {"latest" or a label: (learner epoch, version)}}. As decode_reply."""
+    policies = {}
+    try:
+        for field, value in _fields(data):
+            if field != 1:
+                continue
+            parts = list(_fields(value))
+            versions = [_raw(part) for number, part in parts if number == 3]
+            _bounded(versions, MAX_NAMES, "versions")
+            known = dict(parts)
+            policies[_text(known.get(1, b""))] = {"latest": _decode_version(known.get(2, b"")), **_decode_versions(versions)}
+            _bounded(policies, MAX_POLICIES, "policies")
+        return policies
+    except (TypeError, struct.error, UnicodeDecodeError) as error:
+        raise ValueError(f"the answer is no ListPoliciesReply: {error}") from None
+
+
+def _decode_error(data):
+    """-> (code, message)"""
+    parts = dict(_fields(data))
+    return _integer(parts.get(1, 0)), _text(parts.get(2, b""))
+
+
 def decode_reply(data):
     """A ComputeActionsReply: a dict a policy. Unknown fields are skipped. ValueError for bytes that are none."""
-    policies = []
+    return decode_stream_reply(data)[0]
+
+
+def decode_stream_reply(data):
+    """The same of a stream: (a dict a policy, None or the (code, message) of a refusal)."""
+    policies, refusal = [], None
     try:
         for field, value in _fields(data):
             if field == 1:
                 policies.append(_decode_policy(value))
                 _bounded(policies, MAX_POLICIES, "policies")
-        return policies
+            elif field == 2:
+                refusal = _decode_error(value)
+        return policies, refusal
     except (TypeError, struct.error, UnicodeDecodeError) as error:
         raise ValueError(f"the answer is no ComputeActionsReply: {error}") from None

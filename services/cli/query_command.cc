@@ -88,8 +88,8 @@ absl::StatusOr<std::unique_ptr<Answerer>> OpenCheckpoint(const QueryFlags& flags
   run::AskedCheckpoint asked;
   asked.run_folder = folder;
   if (!flags.checkpoint.empty()) asked.checkpoint = flags.checkpoint;
-  asked.config_path = flags.config;
-  asked.modules = flags.modules;
+  asked.permits.config_path = flags.config;
+  asked.permits.modules = flags.modules;
   TROUPE_RETURN_IF_ERROR(ActWhereLibTorchIs(
       [&] { return !flags.modules.empty() || (!flags.config.empty() && NamesModules(flags.config)); }));
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<run::CheckpointEngine> opened, run::CheckpointEngine::Open(asked));

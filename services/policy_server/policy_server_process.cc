@@ -13,11 +13,11 @@
 #include "lib/base/process_memory.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/query_server.h"
-#include "lib/run/checkpoint_engine.h"
 #include "lib/run/watchdog.h"
 #include "lib/serving/query_engine.h"
 #include "services/common/hosted_query_threads.h"
 #include "services/common/signals.h"
+#include "services/policy_server/served_policies.h"
 
 namespace troupe::services {
 namespace {
@@ -30,9 +30,9 @@ constexpr absl::Duration kDialTimeout = absl::Seconds(4);
 }  // namespace
 
 absl::Status RunPolicyServer(const PolicyServerFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<run::CheckpointEngine> served,
-                          run::CheckpointEngine::Open(flags.asked));
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<ServedPolicies> served, OpenServedPolicies(flags));
   serving::QueryEngine* const engine = served->engine();
+  const std::string ready = served->Describe();
   const HostedQueryThreads threads(engine);
   rpc::TransportSecurity security;
   security.insecure_plaintext_network = flags.insecure_plaintext_network;
@@ -40,9 +40,7 @@ absl::Status RunPolicyServer(const PolicyServerFlags& flags) {
       rpc::QueryServer::Start(flags.listen, security, engine);
   if (!started.ok()) return base::RefusedIfFinal(started.status());  // an address in use may be free at another try
   const std::unique_ptr<rpc::QueryServer>& server = *started;
-  TROUPE_INFO("policy server ready checkpoint={} policies={} policy_map_capacity={} listen=\"{}\"",
-              served->checkpoint(), served->num_policies(), served->capacity(),
-              absl::StrJoin(server->addresses(), " "));
+  TROUPE_INFO("policy server ready {} listen=\"{}\"", ready, absl::StrJoin(server->addresses(), " "));
   base::HeapTrimmer heap_trimmer;
   run::Watchdog::Actions actions;
   actions.dial = [&server] { return server->DialSelf(kDialTimeout); };
@@ -54,13 +52,15 @@ absl::Status RunPolicyServer(const PolicyServerFlags& flags) {
       "watchdog", [&watchdog] { return watchdog.Step(); }, watchdog.interval());
   while (!AwaitDrainSignal(base::Deadline::After(kTrimInterval))) {
     heap_trimmer.MaybeTrim(base::Clock::Real().SteadyNow());
+    server->Tick();
   }
   watchdog.StopDialing();
   TROUPE_INFO("signal received, answering what there is");
   server->Shutdown(flags.drain_timeout);
   const policy::PolicyMapStats stats = engine->MapStats();
-  TROUPE_INFO("policy server drained map_hits={} map_misses={} map_evictions={} load_failures={}", stats.hits,
-              stats.misses, stats.evictions, stats.load_failures);
+  const serving::QueryEngine::BatchStats batches = engine->batch_stats();
+  TROUPE_INFO("policy server drained map_hits={} map_misses={} map_evictions={} load_failures={} queries={} batches={}",
+              stats.hits, stats.misses, stats.evictions, stats.load_failures, batches.queries, batches.batches);
   return absl::OkStatus();
 }
 

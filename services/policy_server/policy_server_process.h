@@ -12,16 +12,20 @@ namespace troupe::services {
 /// The command line of `troupe serve`. Plain value.
 struct PolicyServerFlags {
   run::AskedCheckpoint asked;
+  std::string from;                 ///< address of a learner to follow in the place of a checkpoint; empty: none
   std::vector<std::string> listen;  ///< unix:PATH, unix-abstract:NAME or HOST:PORT
   bool insecure_plaintext_network = false;
-  absl::Duration drain_timeout = absl::Seconds(10);  ///< for the answers to queries it holds
+  absl::Duration reload_interval = absl::Seconds(1);  ///< between looks for newer checkpoints; 0: none
+  absl::Duration drain_timeout = absl::Seconds(10);   ///< for the answers to queries it holds
 };
 
-/// Serves the policies of a checkpoint until a signal asks to leave (DrainSignals, installed by the caller), then
-/// answers what it holds. OK: drained. Else why it could not start, for the person at the command line: errors of
-/// run::CheckpointEngine::Open and of rpc::QueryServer::Start.
+/// Serves the policies of a checkpoint, or those of a learner while it trains and after, until a signal asks to leave
+/// (DrainSignals, installed by the caller), then answers what it holds. OK: drained. Else why it could not start, for
+/// the person at the command line: errors of run::CheckpointEngine::Open, of rpc::WeightFollower::Follow before the
+/// first weights, and of rpc::QueryServer::Start.
 ///
-/// Threads: the caller's waits for the signal; one dials its own port (run::Watchdog); gRPC's answer.
+/// Threads: the caller's waits for the signal; one dials its own port (run::Watchdog); one looks for newer checkpoints
+/// or follows the learner; gRPC's answer.
 absl::Status RunPolicyServer(const PolicyServerFlags& flags);
 
 }  // namespace troupe::services

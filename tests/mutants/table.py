@@ -259,4 +259,14 @@ MUTANTS = [
            ("callback_host_test", "CallbackHostTest.Time*")),
     mutant("what_finds_no_room_is_lost", "lib/run/learner/callback_host.cc", "if (waiting_.size() >= kMaxWaiting) return false;",
            "if (waiting_.size() >= kMaxWaiting) return MUTANT;", ("callback_host_test", "CallbackHostTest.AFull*"), ("update_loop_test", "CalledBackTest.*")),
+    # --- queries
+    mutant("a_busy_policy_has_two_leaders", "lib/serving/batch_lane.cc",
+           "waiting_.push_back(work);\n  return !std::exchange(led_, true);",
+           "waiting_.push_back(work);\n  return !std::exchange(led_, true) || MUTANT;", ("serving_test", "BatchLaneTest.*")),
+    mutant("a_query_that_fails_fails_its_batch", "lib/serving/query_engine_batch.cc", "const bool alone = parts.size() == 1 || status.ok();",
+           "const bool alone = parts.size() == 1 || status.ok() || MUTANT;", ("serving_test", "QueryEngineBatchTest.*")),
+    mutant("states_of_another_policy_are_taken", "lib/serving/query_engine_check.cc", "rows.state_tag != policy.state_tag()) {",
+           "rows.state_tag != policy.state_tag() && !MUTANT) {", ("serving_test", "StateTagTest.*")),
+    mutant("served_versions_go_back", "lib/serving/served_policy.cc", "if (!newest_.empty() && !(newest_.version < offer.version)) return;",
+           "if (!MUTANT && !newest_.empty() && !(newest_.version < offer.version)) return;", ("serving_test", "VersionsTest.*")),
 ]

@@ -57,6 +57,10 @@ struct OwnedRows {
   std::vector<uint8_t> action_mask;
   std::vector<int32_t> agent_slots;
   std::vector<float> state_in;  ///< empty: none is given
+  uint64_t state_tag = 0;
+  std::string version = {};
+  policy::WeightVersion min_version = {};
+  std::vector<std::string> agent_ids = {};
 
   QueryRows Borrow() const {
     QueryRows rows_out;
@@ -69,6 +73,10 @@ struct OwnedRows {
     rows_out.action_mask = action_mask;
     rows_out.agent_slots = agent_slots;
     rows_out.state_in = absl::MakeConstSpan(reinterpret_cast<const std::byte*>(state_in.data()), 4 * state_in.size());
+    rows_out.state_tag = state_tag;
+    rows_out.version = version;
+    rows_out.min_version = min_version;
+    rows_out.agent_ids = agent_ids;
     return rows_out;
   }
 };

@@ -1,0 +1,141 @@
+#include "services/policy_server/served_policies.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/await.h"
+#include "lib/base/backoff.h"
+#include "lib/base/exit_code.h"
+#include "lib/base/log.h"
+#include "lib/base/mutex.h"
+#include "lib/base/named_loop.h"
+#include "lib/base/status_macros.h"
+#include "lib/rpc/weight_follower.h"
+#include "lib/run/followed_engine.h"
+
+namespace troupe::services {
+namespace {
+
+/// How long a learner may take to say what there is.
+constexpr absl::Duration kFirstWeightsTimeout = absl::Seconds(30);
+
+class CheckpointPolicies final : public ServedPolicies {
+ public:
+  CheckpointPolicies(std::unique_ptr<run::CheckpointEngine> opened, absl::Duration interval)
+      : interval_(interval), opened_(std::move(opened)) {
+    if (interval_ > absl::ZeroDuration()) {
+      loop_ = std::make_unique<base::NamedLoop>(
+          "reload", [this] { return Look(); }, interval_);
+    }
+  }
+  serving::QueryEngine* engine() override { return opened_->engine(); }
+  std::string Describe() override {
+    return absl::StrCat("checkpoint=", opened_->checkpoint(), " policies=", opened_->num_policies(),
+                        " policy_map_capacity=", opened_->capacity());
+  }
+
+ private:
+  absl::Duration Look() {
+    const absl::StatusOr<bool> changed = opened_->Refresh();
+    if (changed.ok() && *changed) TROUPE_INFO("newer weights {}", Describe());
+    // The same again and again is said once.
+    const std::string error(changed.status().message());
+    if (!changed.ok() && error != told_) {
+      TROUPE_WARN("newer weights are not served checkpoint={} error=\"{}\"", opened_->checkpoint(),
+                  base::LogSafe(error));
+    }
+    told_ = error;
+    return interval_;
+  }
+
+  const absl::Duration interval_;
+  const std::unique_ptr<run::CheckpointEngine> opened_;
+  std::string told_;                       ///< of the loop's thread
+  std::unique_ptr<base::NamedLoop> loop_;  ///< last: it uses the rest
+};
+
+class LearnerPolicies final : public ServedPolicies {
+ public:
+  LearnerPolicies(const PolicyServerFlags& flags, std::unique_ptr<rpc::WeightFollower> follower)
+      : from_(flags.from),
+        followed_(flags.asked.permits, flags.asked.policy_map_capacity, flags.asked.seed),
+        follower_(std::move(follower)),
+        thread_([this] { Follow(); }) {}
+  ~LearnerPolicies() override {
+    {
+      base::MutexLock lock(&mutex_);
+      stopped_ = true;
+      changed_.NotifyAll();
+    }
+    follower_->Stop();
+    thread_.join();
+  }
+  serving::QueryEngine* engine() override { return followed_.engine(); }
+  std::string Describe() override {
+    return absl::StrCat("from=\"", from_, "\" policies=", engine()->ListPolicies().policies.size());
+  }
+
+  /// Why there is nothing to serve; OK: there is.
+  absl::Status AwaitReady() {
+    const base::Deadline deadline = base::Deadline::After(kFirstWeightsTimeout);
+    // A refusal need not be waited out.
+    while (!followed_.AwaitReady(base::Deadline::After(std::min(absl::Milliseconds(50), deadline.left())))) {
+      base::MutexLock lock(&mutex_);
+      const bool is_final = !error_.ok() && !absl::IsUnavailable(error_);
+      if (!is_final && !deadline.passed()) continue;
+      if (!error_.ok()) return error_;
+      return absl::UnavailableError(absl::StrCat("the learner at ", from_, " has not said all of its weights in ",
+                                                 absl::FormatDuration(kFirstWeightsTimeout)));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  void Follow() {
+    base::Backoff backoff({}, run::DrawSeed());
+    std::string told;
+    while (true) {
+      const absl::Status ended = follower_->Follow(&followed_);
+      if (absl::IsCancelled(ended)) return;
+      // What is served stays as it is; the same reason again and again is said once.
+      const std::string error(ended.message());
+      if (engine() != nullptr && error != told)
+        TROUPE_WARN("the learner is away from=\"{}\" error=\"{}\"", from_, base::LogSafe(error));
+      told = error;
+      base::MutexLock lock(&mutex_);
+      error_ = ended;
+      const base::Deadline next = base::Deadline::After(*backoff.NextDelay());
+      if (base::Await(changed_, &mutex_, next, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopped_; }))
+        return;
+    }
+  }
+
+  const std::string from_;
+  run::FollowedEngine followed_;
+  const std::unique_ptr<rpc::WeightFollower> follower_;
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);  ///< why the last try ended
+  std::thread thread_;                          ///< last: it uses the rest
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ServedPolicies>> OpenServedPolicies(const PolicyServerFlags& flags) {
+  if (flags.from.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<run::CheckpointEngine> opened, run::CheckpointEngine::Open(flags.asked));
+    return std::make_unique<CheckpointPolicies>(std::move(opened), flags.reload_interval);
+  }
+  rpc::TransportSecurity security;
+  security.insecure_plaintext_network = flags.insecure_plaintext_network;
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<rpc::WeightFollower> follower,
+                          rpc::WeightFollower::Create(flags.from, security));
+  auto policies = std::make_unique<LearnerPolicies>(flags, std::move(follower));
+  TROUPE_RETURN_IF_ERROR(policies->AwaitReady());
+  return policies;
+}
+
+}  // namespace troupe::services
