@@ -99,10 +99,10 @@ class League(troupe.Callback):
         self.players = [player for player in self.players if player not in gone] + [name]
         self.points = {}
         self.draw(ctx)
-        for player in gone:
-            ctx.remove_policy(player)
         ctx.save()
         self.write()
+        for player in gone:
+            ctx.remove_policy(player)
         rating, error = ratings([(b, a, games - points, games) for a, b, points, games in self.results])[name]
         ctx.track("league/rating", rating)
         ctx.track("league/rating_error", error)

@@ -281,16 +281,19 @@ class Stream final : public PolicyStream {
     if (answered) {
       if (!reply->has_error()) return absl::OkStatus();
       const int code = reply->error().code();
-      return absl::Status(code > 0 && code <= 16 ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
-                          reply->error().message());
+      const absl::Status refused(
+          code > 0 && code <= 16 ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
+          reply->error().message());
+      if (absl::IsUnavailable(refused)) Close().IgnoreError();  // the next server may have what this one lacks
+      return refused;
     }
     const absl::Status ended = Close();
     if (NowNs() >= deadline_ns) return absl::DeadlineExceededError("no answer in time");
-    // One that stood may have ended for its own reasons: silence, a server that goes down.
-    if (ended.ok() || (stood && (absl::IsCancelled(ended) || absl::IsDeadlineExceeded(ended)))) {
-      return absl::UnavailableError("the server has ended the stream");
-    }
-    return ended;
+    // One that stood may have ended for its own reasons: silence, a server that went down. That is no failure of the
+    // server that is asked.
+    const bool gone = absl::IsUnavailable(ended) || absl::IsCancelled(ended) || absl::IsDeadlineExceeded(ended);
+    if (stood && (ended.ok() || gone)) return Ask(server, deadline_ns, request, reply);
+    return ended.ok() ? absl::UnavailableError("the server has ended the stream") : ended;
   }
 
   /// Looks often enough, so that a request wakes no thread.

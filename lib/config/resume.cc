@@ -35,6 +35,11 @@ absl::Status MayNotChange(const RunConfig& config, const std::string& key, const
                                                     ", but the run was started with ", InOneLine(before), "; ", hint));
 }
 
+/// `auto` was an MLP once, of a critic that reads all agents' images. A checkpoint of another one does not fit.
+bool IsCriticOfBefore(std::string_view key, std::string_view before, std::string_view now) {
+  return key == "model.critic_encoder" && before == "auto" && now == "mlp";
+}
+
 std::string WhatMayChange() { return absl::StrCat("a resumed run may change ", absl::StrJoin(ResumableKeys(), ", ")); }
 
 }  // namespace
@@ -79,7 +84,7 @@ absl::StatusOr<RunConfig> ResumeConfig(const RunConfig& old_config, const RunCon
       continue;
     const std::string before = key == "num_envs" ? absl::StrCat(num_envs) : ValueText(old_config.proto(), key);
     const std::string now = ValueText(new_config.proto(), key);
-    if (before == now || IsSameBounding(key, before, now)) continue;
+    if (before == now || IsSameBounding(key, before, now) || IsCriticOfBefore(key, before, now)) continue;
     return MayNotChange(new_config, key, now, before, WhatMayChange());
   }
   if (TotalEnvs(new_config) == num_envs) return new_config;

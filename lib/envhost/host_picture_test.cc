@@ -136,6 +136,7 @@ TEST(HostPictureTest, SaysWhatIsNoPicture) {
 TEST(HostPictureTest, AnErrorCostsTheEpisodeAndADeathTheProcess) {
   Drawn raises("Painter", {{"how", std::string("raises")}});
   EXPECT_THAT(raises.Error(), HasSubstr("no display"));
+  EXPECT_THAT(raises.Error(), HasSubstr("render() before a reset")) << "it was closed";
   raises.Reset();
   raises.Step();
   Drawn dies("Painter", {{"how", std::string("dies")}});

@@ -61,7 +61,7 @@ absl::Status CheckWanted(const grpc::CallbackServerContext& context) {
 }  // namespace
 
 QueryStream::Reactor* QueryService::StreamActions(grpc::CallbackServerContext* context) {
-  return QueryStream::Start(&streams_, CallerOf(*context, Door::kAddress, peers_));
+  return QueryStream::Start(&streams_, context, CallerOf(*context, Door::kAddress, peers_));
 }
 
 grpc::ServerUnaryReactor* QueryService::ListPolicies(grpc::CallbackServerContext* context,

@@ -35,7 +35,8 @@ grpc::ByteBuffer Serialized(const absl::StatusOr<serving::ActionAnswer>& answer)
 
 }  // namespace
 
-QueryStream::Reactor* QueryStream::Start(QueryStreams* streams, base::Caller caller) {
+QueryStream::Reactor* QueryStream::Start(QueryStreams* streams, grpc::CallbackServerContext* context,
+                                         base::Caller caller) {
   if (streams->queries == nullptr) return new RefusedStream(absl::UnimplementedError("this server answers no queries"));
   if (const int64_t open = streams->open.fetch_add(1, std::memory_order_relaxed); open >= streams->limits.open) {
     streams->open.fetch_sub(1, std::memory_order_relaxed);
@@ -44,7 +45,7 @@ QueryStream::Reactor* QueryStream::Start(QueryStreams* streams, base::Caller cal
                                                   streams->limits.open, " with this one; ask without a stream")));
   }
   // The constructor is private, so make_shared cannot reach it.
-  std::shared_ptr<QueryStream> stream(new QueryStream(streams, std::move(caller)));
+  std::shared_ptr<QueryStream> stream(new QueryStream(streams, context, std::move(caller)));
   stream->self_ = stream;
   streams->registry->Add(stream);
   base::HandOver(stream.get());
@@ -105,7 +106,7 @@ void QueryStream::Answer() {
   if (give_up == nullptr) return;
   {
     base::MutexLock lock(&mutex_);
-    if (number == answered_) return;
+    if (number <= answered_) return;
     if (!cancelled_) {
       give_up_ = std::move(give_up);
       return;
@@ -127,6 +128,7 @@ void QueryStream::OnAnswer(const absl::StatusOr<serving::ActionAnswer>& answer) 
     answered_ = requests_;
     over.swap(give_up_);
     cancelled = cancelled_;
+    if (!cancelled) writing_since_ = streams_.clock->SteadyNow();
     reads_on = !ending_ && !reads_over_;
   }
   if (cancelled) return GoOn();
@@ -139,9 +141,10 @@ void QueryStream::OnAnswer(const absl::StatusOr<serving::ActionAnswer>& answer) 
 void QueryStream::OnWriteDone(bool ok) {
   const base::Reaction reaction(this);
   outgoing_.Clear();
-  if (!ok) {
+  {
     base::MutexLock lock(&mutex_);
-    RequestEndLocked(absl::CancelledError("the client is gone"));
+    writing_since_.reset();
+    if (!ok) RequestEndLocked(absl::CancelledError("the client is gone"));
   }
   GoOn();
 }
@@ -163,6 +166,8 @@ void QueryStream::End(const absl::Status& status) {
 void QueryStream::CheckProgress(absl::Duration now) {
   {
     base::MutexLock lock(&mutex_);
+    // Who does not read what was asked for holds the answer's memory; the context lives until OnDone.
+    if (writing_since_ && now - *writing_since_ >= streams_.limits.idle) context_->TryCancel();
     if (busy_ || now - idle_since_ < streams_.limits.idle) return;
   }
   End(absl::DeadlineExceededError(

@@ -41,12 +41,13 @@ struct QueryStreams {
 /// 2. one write is in flight, or none; 3. Finish is called once, and no operation starts after it. States: waiting (a
 /// read is in flight) -> answering -> writing (and reading the next) -> waiting ...; any -> ending -> finished.
 /// Capacity: the request that is answered, and one beyond it; QueryStreamLimits of a server. Without a request for so
-/// long it ends with DEADLINE_EXCEEDED. Shutdown: End answers what is being answered, and no more.
+/// long it ends with DEADLINE_EXCEEDED, and is cancelled where its client has not read an answer for so long. Shutdown:
+/// End answers what is being answered, and no more.
 class QueryStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>, public ServedStream {
  public:
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
   /// Starts reading, or refuses the call. The result belongs to gRPC.
-  static Reactor* Start(QueryStreams* streams, base::Caller caller);
+  static Reactor* Start(QueryStreams* streams, grpc::CallbackServerContext* context, base::Caller caller);
 
   // ServedStream
   void End(const absl::Status& status) override;
@@ -59,8 +60,8 @@ class QueryStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void OnDone() override;
 
  private:
-  QueryStream(QueryStreams* streams, base::Caller caller)
-      : streams_(*streams), caller_(std::move(caller)), idle_since_(streams->clock->SteadyNow()) {}
+  QueryStream(QueryStreams* streams, grpc::CallbackServerContext* context, base::Caller caller)
+      : streams_(*streams), context_(context), caller_(std::move(caller)), idle_since_(streams->clock->SteadyNow()) {}
 
   /// Answers the request in incoming_; by whoever has set busy_.
   void Answer();
@@ -70,6 +71,7 @@ class QueryStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void RequestEndLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   QueryStreams& streams_;
+  grpc::CallbackServerContext* const context_;
   const base::Caller caller_;
   std::shared_ptr<QueryStream> self_;  ///< until OnDone
   grpc::ByteBuffer incoming_;          ///< of the read in flight; where held_, a request that waits
@@ -91,6 +93,7 @@ class QueryStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   /// Of the request with the number requests_, while it waits to be answered.
   serving::ActionQueries::GiveUp give_up_ ABSL_GUARDED_BY(mutex_);
   absl::Duration idle_since_ ABSL_GUARDED_BY(mutex_);  ///< steady clock; while not busy_
+  std::optional<absl::Duration> writing_since_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::rpc

@@ -88,11 +88,14 @@ absl::Status WeightReactor::HandleMessage(const grpc::ByteBuffer& bytes) {
   if (const absl::Status read = ParseBounded(list, kSubscriptionLimit, &request); !read.ok()) {
     return absl::InvalidArgumentError(read.message());
   }
+  {
+    base::MutexLock lock(&mutex_);
+    wants_policies_ = request.policies();  // before the bus knows of it: the next table may come at once
+  }
   TROUPE_ASSIGN_OR_RETURN(const WeightBus::Known known, Subscribe(request));
   context_->on_worker(connection_);
   base::MutexLock lock(&mutex_);
   subscribed_ = true;
-  wants_policies_ = request.policies();
   if (wants_policies_ && known.policies != nullptr) TakePoliciesLocked(known.policies);
   for (const PublishedWeightsPtr& weights : known.weights) TakeLocked(weights);
   number_ = request.number();
@@ -115,8 +118,9 @@ void WeightReactor::TakePoliciesLocked(const policy::PolicyTablePtr& policies) {
   if (policies_ != nullptr && policies->revision() <= policies_->revision()) return;
   const absl::StatusOr<std::vector<v1::PolicyTable>> chunks = TableChunks(*policies);
   if (!chunks.ok()) return RequestEndLocked(chunks.status());
-  // An older table that is being written is written to its end.
+  // An older table that is being written is written to its end; one that waits for that gives way.
   policies_ = policies;
+  policy_chunks_.resize(chunks_of_begun_table_);
   for (const v1::PolicyTable& chunk : *chunks) {
     v1::WeightUpdate message;
     *message.mutable_policies() = chunk;
@@ -171,6 +175,9 @@ std::optional<StreamPump::Message> WeightReactor::NextLocked() {
   if (current_ != nullptr && next_chunk_ < current_->Chunks().size()) return Message{current_->Chunks()[next_chunk_++]};
   if (!policy_chunks_.empty()) {
     current_ = nullptr;
+    // None is begun: what waits is one table.
+    if (chunks_of_begun_table_ == 0) chunks_of_begun_table_ = policy_chunks_.size();
+    --chunks_of_begun_table_;
     Message piece{std::move(policy_chunks_.front())};
     policy_chunks_.pop_front();
     return piece;

@@ -77,7 +77,8 @@ class WeightReactor final : public StreamPump,
   bool subscribed_ ABSL_GUARDED_BY(mutex_) = false;
   bool wants_policies_ ABSL_GUARDED_BY(mutex_) = false;
   policy::PolicyTablePtr policies_ ABSL_GUARDED_BY(mutex_);             ///< the newest that were taken
-  std::deque<grpc::ByteBuffer> policy_chunks_ ABSL_GUARDED_BY(mutex_);  ///< of them, to be written
+  std::deque<grpc::ByteBuffer> policy_chunks_ ABSL_GUARDED_BY(mutex_);  ///< of at most two tables, to be written
+  size_t chunks_of_begun_table_ ABSL_GUARDED_BY(mutex_) = 0;            ///< the first of them
   PublishedWeightsPtr current_ ABSL_GUARDED_BY(mutex_);                 ///< whose chunks are being written
   size_t next_chunk_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<policy::PolicySlot, PublishedWeightsPtr> pending_ ABSL_GUARDED_BY(mutex_);

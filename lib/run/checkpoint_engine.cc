@@ -104,8 +104,8 @@ absl::Status CheckpointEngine::CheckIsNewer(const Opened& opened) const {
 absl::Status CheckpointEngine::Take(const Opened& opened) {
   const std::vector<policy::PolicySpec> policies = ActiveSpecs(*opened.table);
   TROUPE_RETURN_IF_ERROR(CheckIsNewer(opened));
-  // All that may fail comes first, so that nothing is served by halves; and before policies change, their weights are
-  // there. Where all of them will be in memory, what is wrong with the checkpoint is better said now.
+  // All that may fail comes first, so that nothing is served by halves: before policies change, their weights are read.
+  // Where all of them will be in memory, what is wrong with the checkpoint is better said now.
   const bool reads = static_cast<int64_t>(policies.size()) <= capacity_;
   std::vector<policy::WeightSnapshotPtr> snapshots;
   for (const policy::PolicySpec& spec : policies) {
@@ -164,25 +164,32 @@ absl::StatusOr<std::unique_ptr<CheckpointEngine>> CheckpointEngine::Open(const A
   return engine;
 }
 
-absl::StatusOr<bool> CheckpointEngine::Refresh() {
-  bool changed = false;
+absl::StatusOr<bool> CheckpointEngine::RefreshNewest() {
   TROUPE_ASSIGN_OR_RETURN(const std::string folder,
                           storage::FindCheckpoint(storage::FileSystem::Posix(), asked_.run_folder, asked_.checkpoint));
-  if (folder != checkpoint_) {
-    TROUPE_ASSIGN_OR_RETURN(const Opened opened, OpenFolder(folder));
-    TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<inference::ActorHost> actor_host,
-                            MakeActorHost(*opened.table, asked_.permits));
-    if (actor_host != nullptr && !runs_python_) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(folder, " has the first policies in Python of this run; start the server again to serve it"));
-    }
-    TROUPE_RETURN_IF_ERROR(Take(opened));
-    changed = true;
+  if (folder == checkpoint_) return false;
+  TROUPE_ASSIGN_OR_RETURN(const Opened opened, OpenFolder(folder));
+  TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<inference::ActorHost> actor_host,
+                          MakeActorHost(*opened.table, asked_.permits));
+  if (actor_host != nullptr && !runs_python_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(folder, " has the first policies in Python of this run; start the server again to serve it"));
   }
-  for (const auto& [label, which] : asked_.labels) {
-    TROUPE_ASSIGN_OR_RETURN(const bool moved, RefreshLabel(label, which));
-    changed = changed || moved;
-  }
+  TROUPE_RETURN_IF_ERROR(Take(opened));
+  return true;
+}
+
+absl::StatusOr<bool> CheckpointEngine::Refresh() {
+  // What cannot be served keeps nothing else from being served.
+  bool changed = false;
+  absl::Status failed;
+  const auto note = [&](const absl::StatusOr<bool>& moved) {
+    failed.Update(moved.status());
+    changed = changed || (moved.ok() && *moved);
+  };
+  note(RefreshNewest());
+  for (const auto& [label, which] : asked_.labels) note(RefreshLabel(label, which));
+  if (!failed.ok()) return failed;
   return changed;
 }
 

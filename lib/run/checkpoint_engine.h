@@ -63,6 +63,7 @@ class CheckpointEngine {
   absl::Status CheckIsNewer(const Opened& opened) const;
   /// From now on queries are answered with its weights, where they are newer.
   absl::Status Take(const Opened& opened);
+  absl::StatusOr<bool> RefreshNewest();
   absl::StatusOr<bool> RefreshLabel(const std::string& label, const std::string& which);
 
   const AskedCheckpoint asked_;

@@ -40,8 +40,8 @@ class BatchBudget {
 /// What wants one policy's actor, and who computes for it: adaptive batching. Who comes to an idle lane leads it: it
 /// takes what waits, computes it, and takes again, until nothing waits. So an idle policy is asked at once and on the
 /// caller's thread, and at a busy one a batch is what has queued meanwhile: a query waits for the batch in hand, and is
-/// in the next one unless that has kMaxBatchRows before it. Lanes are independent: each has a leader of its own, so
-/// that no policy waits for another one's queue.
+/// in the next one unless that has kMaxBatchRows before it. Each lane has a leader of its own; who asks two policies at
+/// once may lead both, and computes them in turn.
 ///
 /// Made and owned by a ServedPolicy. Thread-safe; never blocks, starts no thread. States: idle -> led (Enter) -> idle
 /// (Next gives nothing). Capacity: the engine's BatchBudget; what is one too many is refused.

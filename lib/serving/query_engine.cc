@@ -170,10 +170,10 @@ void QueryEngine::RetireLocked(const Routes& leaving, const Routes& staying) {
 }
 
 bool QueryEngine::IsStill(const Route& route, const policy::PolicyEntry& entry, const policy::PolicyTable& table) {
+  const policy::PolicySpec& spec = route.policy->spec();
+  if (spec.ToString() != entry.spec.ToString()) return false;  // also where another run's policy has its place
   if (route.since != kSinceCreate) return route.since == entry.since;
   // Made without a table: it is the entry, unless the entry took its place just now.
-  const policy::PolicySpec& spec = route.policy->spec();
-  if (spec.ToString() != entry.spec.ToString()) return false;
   return std::none_of(table.entries().begin(), table.entries().end(), [&spec](const auto& other) {
     return other.has_value() && other->replaced && other->spec.id == spec.id;
   });

@@ -53,6 +53,10 @@ std::vector<std::string> OutputNamesOf(const policy::PolicySpec& spec) {
 
 absl::StatusOr<QueryOutputs> ParseOutputs(const policy::PolicySpec& spec, absl::Span<const std::string> names) {
   if (names.empty()) return QueryOutputs::Usual();
+  if (names.size() > std::size(kNames)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("outputs has ", names.size(), " names, expected at most ", std::size(kNames)));
+  }
   QueryOutputs outputs;
   for (const std::string& name : names) {
     const auto* const found = std::find(std::begin(kNames), std::end(kNames), name);

@@ -247,6 +247,8 @@ class Environment:
                 self._host.seed_globals(seed)
                 self._publish(self._adapter.reset(seed))
             elif kind == shm.KIND_PICTURE:
+                if self._adapter is None:
+                    raise BadOutput("render() before a reset, expected an episode")
                 self._write_picture(self._adapter.picture())
             elif kind == shm.KIND_CLOSE:
                 self.close()

@@ -50,8 +50,8 @@ class CallbackHost:
                 getattr(callback, hook)(CONTEXTS[hook](self._learner, facts))
             except BaseException as error:  # also SystemExit: a callback does not end its neighbours
                 traceback.print_exc()
-                self._channel.send({"op": "raised", "callback": name, "error": _describe(error)})
-        self._channel.send({"op": "done"})
+                self._learner.send({"op": "raised", "callback": name, "error": _describe(error)})
+        self._learner.send({"op": "done"})
 
 
 def _overrides(callback: Callback, hook: str) -> bool:

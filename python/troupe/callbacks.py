@@ -17,6 +17,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
+from troupe.program import TroupeError
+
 if TYPE_CHECKING:
     from troupe.evaluation import Evaluation
     from troupe.run import Run
@@ -122,7 +124,8 @@ class UpdateContext(Context):
     """An update, and the last 100 episodes in training.
 
     return_sum, return_mean, episode_length: means over these episodes, None before the first one. metrics: losses and the like by tag (docs/metrics.md),
-    None for what is not finite. policies: {id: {"episodes", "mean", "min", "max"}}, returns of the agents that a policy played.
+    None for what is not finite. policies: {id: {"episodes", "mean", "min", "max"}}, returns of the agents that a policy played, of at most 100
+    policies: those with most rows.
     """
 
     agent_steps: int
@@ -150,6 +153,10 @@ class CheckpointContext(Context):
 
     is_best: bool
     error: Optional[str]
+
+    def save(self) -> Path:
+        """Refused: each checkpoint would ask for the next."""
+        raise TroupeError("save in on_checkpoint_end: a checkpoint has just been written, expected it in another callback")
 
     @property
     def checkpoint(self) -> Path:

@@ -218,8 +218,16 @@ class PolicyStream(_Asker):
             if self._watch is None:
                 self._watch = threading.Thread(target=self._cancel_late, name="troupe stream", daemon=True)
                 self._watch.start()
-            reply = self._client._try(lambda channel, left: self._attempt(channel, request, left), timeout)
-        return read(reply)
+
+            def ask(channel, left):
+                try:
+                    return read(self._attempt(channel, request, left))
+                except QueryError as error:
+                    if error.code == "UNAVAILABLE":
+                        self._end()  # the next server may have what this one lacks
+                    raise
+
+            return self._client._try(ask, timeout)
 
     def _attempt(self, channel, request, left):
         """On the stream that stands; else on a new one of `channel`."""
@@ -240,5 +248,7 @@ class PolicyStream(_Asker):
         self._end()
         if time.monotonic() >= deadline:
             raise QueryError("DEADLINE_EXCEEDED", f"no answer within {left:.3g} s")
-        # A stream that stood may have ended for its own reasons: silence, a server that goes down.
-        raise QueryError("UNAVAILABLE" if stood and code in _GONE else code, message)
+        # A stream that stood may have ended for its own reasons: silence, a server that went down. That is no failure of the server that is asked.
+        if stood and code in _GONE:
+            return self._attempt(channel, request, deadline - time.monotonic())
+        raise QueryError(code, message)

@@ -1,5 +1,8 @@
 #include "services/cli/completion.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -31,7 +34,7 @@ constexpr char kBash[] = R"(_PROGRAM() {
   done
   known=$(_PROGRAM_words "$command")
   COMPREPLY=($(compgen -W "$known" -- "$word"))
-  [[ $word == -* ]] || COMPREPLY+=($(compgen -f -- "$word"))
+  [[ $word == -* ]] || { local IFS=$'\n'; COMPREPLY+=($(compgen -f -- "$word")); }
 }
 _PROGRAM_words() {
   case $1 in
@@ -56,6 +59,13 @@ std::string Fish(const std::string& program, const CompletionWords& words) {
       const std::vector<std::string> parts = absl::StrSplit(path, ' ');
       condition =
           absl::StrCat("__fish_seen_subcommand_from ", absl::StrJoin(parts, "; and __fish_seen_subcommand_from "));
+      // Behind one of its own commands that one's words come.
+      std::vector<std::string> commands;
+      std::copy_if(own.begin(), own.end(), std::back_inserter(commands),
+                   [](const std::string& word) { return word.front() != '-'; });
+      if (!commands.empty()) {
+        absl::StrAppend(&condition, "; and not __fish_seen_subcommand_from ", absl::StrJoin(commands, " "));
+      }
     }
     for (const std::string& word : own) {
       const bool option = word.front() == '-';

@@ -48,6 +48,11 @@ absl::StatusOr<std::map<std::string, std::string>> ParseLabels(const std::vector
     }
     parsed[name] = each.substr(sign + 1);
   }
+  if (parsed.size() > static_cast<size_t>(serving::QueryEngine::kMaxLabels)) {
+    return absl::InvalidArgumentError(absl::StrCat("--label: got ", parsed.size() - 1,
+                                                   " labels beside best, expected at most ",
+                                                   serving::QueryEngine::kMaxLabels - 1));
+  }
   return parsed;
 }
 

@@ -394,6 +394,10 @@ absl::Status Process::EndAsItWas() {
 }
 
 absl::Status Process::Finish(const learner::StepOutcome& outcome) {
+  // Who waits for callbacks may be killed meanwhile, by a container's stop time.
+  if (callbacks_ != nullptr && !callbacks_->host()->AwaitIdle(absl::ZeroDuration())) {
+    TROUPE_RETURN_IF_ERROR(updates_->SaveState(true, nullptr));
+  }
   TROUPE_RETURN_IF_ERROR(updates_->AwaitCallbacks());  // they may save until they have heard of all updates
   policy_desk_->RefuseAll();
   run::RunEnd end({.learner = learner_.get(),

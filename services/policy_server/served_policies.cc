@@ -102,7 +102,7 @@ class LearnerPolicies final : public ServedPolicies {
       // What is served stays as it is; the same reason again and again is said once.
       const std::string error(ended.message());
       if (engine() != nullptr && error != told)
-        TROUPE_WARN("the learner is away from=\"{}\" error=\"{}\"", from_, base::LogSafe(error));
+        TROUPE_WARN("the learner is not followed from=\"{}\" error=\"{}\"", from_, base::LogSafe(error));
       told = error;
       base::MutexLock lock(&mutex_);
       error_ = ended;

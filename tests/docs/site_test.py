@@ -148,7 +148,7 @@ class SiteTest(unittest.TestCase):
         for name in ("mkdocs.yml", *OUTSIDE):
             os.makedirs(os.path.dirname(os.path.join(tree, name)), exist_ok=True)
             shutil.copy(os.path.join(SOURCE, name), os.path.join(tree, name))
-        for folder in ("docs", os.path.join("examples", "notebooks")):
+        for folder in ("docs", os.path.join("examples", "notebooks"), os.path.join("examples", "policy_client")):
             shutil.copytree(os.path.join(SOURCE, folder), os.path.join(tree, folder), ignore=shutil.ignore_patterns("runs"))
         with open(os.path.join(tree, "docs", "cli.md"), "a") as file:
             file.write("[a](gone.md) [b](../lib/gone.cc) [c](metrics.md#gone)\n")

@@ -94,6 +94,20 @@ class Decides(Callback):
             note(f"refused {type(error).__name__}")
 
 
+class Resaves(Callback):
+    def on_checkpoint_end(self, ctx):
+        try:
+            ctx.save()
+        except Exception as error:
+            note(f"{type(error).__name__} {error}")
+
+
+class Slow(Callback):
+    def on_update_end(self, ctx):
+        note(f"update_end {ctx.env_steps}")
+        time.sleep(3)
+
+
 class Stops(Callback):
     def on_update_end(self, ctx):
         if ctx.updates == 3:
@@ -188,6 +202,25 @@ class CallbacksTest(harness.RunningTestCase):
         self.assertEqual(notes[-1].split(" ", 2)[::2], ["run_end", "a callback: it is good enough"])
         self.assertGreaterEqual(len([note for note in notes if note.startswith("update_end")]), 3)
         self.assertIn("checkpoint_end", notes[-2])
+
+    def test_a_checkpoint_asks_for_no_other(self):
+        self.train("Resaves", steps=1000)
+        notes = self.notes()
+        self.assertLess(len(notes), 4)
+        self.assertEqual(set(notes), {"TroupeError save in on_checkpoint_end: a checkpoint has just been written, expected it in another callback"})
+
+    def test_a_run_that_ends_has_its_checkpoint_before_it_waits_for_callbacks(self):
+        process = self.start(self.config("Slow", steps=10**9), "--name", "run")
+        latest = self.path("runs", "run", "checkpoints", "latest")
+        self.await_true(lambda: os.path.exists(self.path("notes")) and os.path.exists(latest), "a first call, and a checkpoint")
+        before = os.readlink(latest)
+        process.send_signal(signal.SIGTERM)
+        self.await_true(lambda: os.readlink(latest) != before, "the checkpoint of the end")
+        calls = len(self.notes())
+        process.send_signal(signal.SIGTERM)  # it does not wait for the others
+        self.assertEqual(process.wait(60), 0)
+        self.assertLess(calls, int(os.readlink(latest)) // 200, "calls were still due")
+        self.assert_nothing_left()
 
     def test_one_that_raises_hangs_or_dies_costs_no_sample(self):
         self.train(name="plain")

@@ -43,8 +43,10 @@ std::string FindCommand() {
   return "";
 }
 
+/// Everybody may see what is degraded, so its words stay in the log.
 absl::Status NotUnderstood(const std::string& line) {
-  return absl::InternalError(absl::StrCat("said \"", base::LogSafe(line, 100), "\", which is no answer"));
+  TROUPE_WARN("callbacks said what is no answer line=\"{}\"", base::LogSafe(line, 100));
+  return absl::InternalError("its process said what is no answer");
 }
 
 }  // namespace
@@ -250,8 +252,9 @@ void CallbackHost::NoteRaised(const json& message, Hook hook) {
                 base::LogSafe(envhost::TextOf(message, "callback"), 200), NameOf(hook), errors,
                 base::LogSafe(envhost::TextOf(message, "error"), kMaxError));
   }
-  options_.degradations->Set(
-      "callbacks", absl::StrCat(errors, " calls of callbacks raised an exception, the last was ", NameOf(hook)));
+  const std::string what = errors == 1 ? "a call" : absl::StrCat(errors, " calls");
+  options_.degradations->Set("callbacks",
+                             absl::StrCat(what, " of callbacks raised an exception, the last was ", NameOf(hook)));
 }
 
 void CallbackHost::TurnOff(const absl::Status& why, std::string_view hook) {

@@ -80,9 +80,11 @@ absl::Status UpdateLoop::AfterUpdate() {
 absl::StatusOr<rollout::EvaluationResult> UpdateLoop::Evaluate() {
   TROUPE_RETURN_IF_ERROR(Tell(Hook::kEvaluationStart, [this] { return nlohmann::json{{"env_steps", env_steps()}}; }));
   absl::StatusOr<rollout::EvaluationResult> result = deps_.evaluator->Evaluate(env_steps());
-  TROUPE_RETURN_IF_ERROR(Tell(Hook::kEvaluationEnd, [&] {
-    return EvaluationFacts(result, deps_.evaluator->evaluated().get(), deps_.reporter->names(), env_steps());
-  }));
+  // Without a wait, in which a change could be made: what was played is what is saved as the best.
+  if (deps_.callbacks != nullptr && deps_.callbacks->Wants(Hook::kEvaluationEnd)) {
+    deps_.callbacks->Tell(Hook::kEvaluationEnd, EvaluationFacts(result, deps_.evaluator->evaluated().get(),
+                                                                deps_.reporter->names(), env_steps()));
+  }
   return result;
 }
 

@@ -11,6 +11,7 @@ import inspect
 import os
 import pkgutil
 import sys
+import warnings
 from typing import Any
 
 from troupe import notebook
@@ -73,7 +74,8 @@ def _make_to_be_drawn(name: str, args: dict) -> Any:
     """
     try:
         return make_environment(name, {**args, "render_mode": "rgb_array"}, draws=True)
-    except Exception:
+    except Exception as error:
+        warnings.warn(f"environment {name}: made without render_mode rgb_array: {error}", stacklevel=2)
         return make_environment(name, args)
 
 
