@@ -181,8 +181,8 @@ INSTANTIATE_TEST_SUITE_P(
             "actor's convolution 1 has a kernel of 6 x 6, but what it reads is 9 x 5; expected a kernel that fits"},
         BadImage{"no_image", [](PolicySpec& s) { s.observation_space = *space::Space::Box(0, 1, {720}); },
                  "actor is a CNN, but the observation is no image; expected a Box of [height, width]"},
-        BadImage{"joint", [](PolicySpec& s) { s.SetCriticInput(NetworkInput::kJointObservation, 1442); },
-                 "critic is a CNN that reads joint_observation; expected one whose first input is the observation"},
+        BadImage{"state", [](PolicySpec& s) { s.SetCriticInput(NetworkInput::kState, 5); },
+                 "critic is a CNN that reads state; expected one whose first input is the observation"},
         BadImage{"normalized", [](PolicySpec& s) { s.normalize_observations = true; },
                  "images of bytes, which networks read divided by 255; expected normalize_observations: false"}),
     [](const auto& info) { return std::string(info.param.name); });

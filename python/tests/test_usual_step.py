@@ -92,6 +92,8 @@ class Host:
             "rewards": take(4 * count),
             "infos": take(8 * count * len(adapter.description.info_columns)),
             "state_size": 1,
+            "picture": 0,
+            "picture_bytes": 0,
             "states": [],
             "block_bytes": (place + 4095) // 4096 * 4096,
         }
