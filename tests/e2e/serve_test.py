@@ -135,7 +135,7 @@ class ServeTest(harness.TroupeTestCase):
         with open(self.path("runs", "run", "checkpoints", "latest", "manifest.json")) as file:
             return {policy["id"]: tuple(policy["version"]) for policy in json.load(file)["state"]["policies"]}
 
-    def test_a_learner_is_followed_while_it_trains_and_when_it_comes_back(self):
+    def test_a_learner_is_followed_while_it_trains_and_its_last_weights_stay(self):
         learner = self.train()
         server, address = self.serve("serve", "--from", "run")
         self.assertIn('from="', self.log_of("serve"))
@@ -149,15 +149,11 @@ class ServeTest(harness.TroupeTestCase):
             client.compute_actions("later", OBS)
         self.stop(learner)
         # Without a learner the last weights stay.
-        self.await_true(lambda: "the learner is away" in self.log_of("serve"), "the loss of the learner")
+        self.await_true(lambda: "the learner is not followed" in self.log_of("serve"), "the loss of the learner")
         last = self.versions(address)["left"]
         with self.query.PolicyClient(address) as client:
             self.assertEqual(client.compute_actions("left", OBS).version, last[1])
-        if os.path.exists(self.path("runs", "run", "address")):
-            with open(self.path("runs", "run", "address")) as file:
-                listened = file.readline().strip()
         self.stop(server)
-        self.assertTrue(listened)
 
     def test_from_and_a_run_exclude_each_other(self):
         self.trained()
