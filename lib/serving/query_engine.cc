@@ -159,13 +159,15 @@ void QueryEngine::RetireLocked(const Routes& leaving, const Routes& staying) {
     stays.insert(route.policy.get());
     for (const auto& [label, policy] : route.labels) stays.insert(policy.get());
   }
+  std::vector<std::shared_ptr<ServedPolicy>> retired;
   const auto retire = [&](const std::shared_ptr<ServedPolicy>& policy) {
-    if (stays.count(policy.get()) == 0) retired_.push_back(policy);
+    if (stays.count(policy.get()) == 0) retired.push_back(policy);
   };
   for (const auto& [id, route] : leaving.by_id) {
     retire(route.policy);
     for (const auto& [label, policy] : route.labels) retire(policy);
   }
+  retired_.insert(retired_.end(), retired.begin(), retired.end());
   num_retired_.store(static_cast<int64_t>(retired_.size()), std::memory_order_relaxed);
 }
 
