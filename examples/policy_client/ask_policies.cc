@@ -68,6 +68,10 @@ int main(int argc, char** argv) {
   const int calls = std::atoi(argv[1]);
   int failed = 0;
   for (int call = 0; call < calls; ++call) {
+    if (call > 0 && call == calls / 2) {
+      std::printf("half of the calls are made\n");
+      std::fflush(stdout);
+    }
     // A call and a stream in turns.
     const auto answer = call % 2 == 0 ? (*client)->ComputeActions(query) : stream->ComputeActions(query);
     if (!answer.ok()) {

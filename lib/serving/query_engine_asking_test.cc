@@ -255,6 +255,19 @@ TEST(OutputsTest, AreThoseThatWereNamed) {
   EXPECT_NE(usual.sampled_actions[0].f32, mode.sampled_actions[0].f32);
 }
 
+TEST(OutputsTest, AreNoMoreThanThereAre) {
+  const PolicySpec spec = Plain("p");
+  const auto engine = EngineWith({spec});
+  const OwnedRows rows = MakeRows(spec, 1);
+  ActionQuery query = Ask({&rows}, true);
+  query.outputs = {"action", "sampled_action", "log_prob", "action", "action", "action"};
+  EXPECT_TRUE(engine->Compute(query).ok()) << "as many as there are names";
+  query.outputs.push_back("action");
+  const absl::Status refused = engine->Compute(query).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(std::string(refused.message()), "outputs has 7 names, expected at most 6");
+}
+
 TEST(OutputsTest, ThatThereAreNoneOfAreRefused) {
   PolicySpec random = Plain("random");
   random.policy_class = *policy::ParsePolicyClass("random");

@@ -260,6 +260,33 @@ class StreamTest(ClientTestCase):
                 stream.compute_actions("p", [[1.0]])
         self.assertEqual(sum(server.calls for server in servers), 6)
 
+    def test_a_stream_that_ends_uses_up_no_try_at_another_server(self):
+        for offset in (1, 2) * 4:  # whichever comes first in the client's turns
+            servers = [FakeServer(self) for _ in range(3)]
+            with self.client([server.address for server in servers], retries=2).stream() as stream:
+                stream.compute_actions("p", [[1.0]])
+                stood = next(i for i, server in enumerate(servers) if server.calls)
+                alive = (stood + offset) % 3
+                for i, server in enumerate(servers):
+                    if i != alive:
+                        server.stop()
+                stream.compute_actions("p", [[1.0]])
+                self.assertEqual(servers[alive].calls, 1)
+
+    def test_what_a_server_lacks_for_now_is_asked_of_the_next(self):
+        from troupe.query import QueryError
+        def lacks(request):
+            return field(2, messages._number(1, 14) + field(2, b"no weights yet"))
+        servers = [FakeServer(self, lacks), FakeServer(self)]
+        with self.client([server.address for server in servers], retries=1).stream() as stream:
+            for _ in range(6):
+                self.assertEqual(stream.compute_actions("p", [[1.0]]).action_logp.tolist(), [-1.5])
+        with self.client(servers[0].address, retries=1).stream() as stream:
+            with self.assertRaises(QueryError) as raised:
+                stream.compute_actions("p", [[1.0]])
+            self.assertEqual(raised.exception.code, "UNAVAILABLE")
+            self.assertIn("no weights yet", str(raised.exception))
+
     def test_has_deadlines_and_threads_take_turns(self):
         from troupe.query import QueryError
         server = FakeServer(self)

@@ -92,21 +92,11 @@ class PolicyClient(_Asker):
         tries beyond the first, where a server is not there (UNAVAILABLE); a query changes nothing, so that it may be asked again. `credentials`:
         grpc.ChannelCredentials, for a server behind TLS; `metadata`: pairs of texts that go with every call. ValueError: no address, or another machine's without
         insecure_plaintext_network and credentials, because the connection is neither encrypted nor authenticated."""
-        addresses = [address] if isinstance(address, str) else list(address)
-        if not addresses:
-            raise ValueError("got no address, expected at least one")
-        if retries < 0:
-            raise ValueError(f"retries is {retries}, expected 0 or more")
-        for each in addresses:
-            query_calls.check_address(each, insecure_plaintext_network, credentials)
+        addresses = query_calls.addresses_of(address, retries, insecure_plaintext_network, credentials)
         self._timeout = timeout
         self._metadata = tuple(metadata)
         self._servers = query_calls.Servers(len(addresses), retries)
-        self._channels = []
-        for each in addresses:
-            # A channel of its own for each client: grpc would share connections of equal arguments, and their backoff.
-            options = query_calls.CHANNEL_OPTIONS + [("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 1000)]
-            self._channels.append(grpc.insecure_channel(each, options) if credentials is None else grpc.secure_channel(each, credentials, options))
+        self._channels = [query_calls.open_channel(grpc, each, credentials) for each in addresses]
         self._known = []  # the last answer of policies()
 
     def close(self):

@@ -27,19 +27,11 @@ class AsyncPolicyClient:
 
     def __init__(self, address, timeout=10.0, insecure_plaintext_network=False, retries=2, credentials=None, metadata=()):
         """As troupe.query.PolicyClient."""
-        addresses = [address] if isinstance(address, str) else list(address)
-        if not addresses:
-            raise ValueError("got no address, expected at least one")
-        if retries < 0:
-            raise ValueError(f"retries is {retries}, expected 0 or more")
-        for each in addresses:
-            query_calls.check_address(each, insecure_plaintext_network, credentials)
+        addresses = query_calls.addresses_of(address, retries, insecure_plaintext_network, credentials)
         self._timeout = timeout
         self._metadata = tuple(metadata)
         self._servers = query_calls.Servers(len(addresses), retries)
-        options = query_calls.CHANNEL_OPTIONS + [("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 1000)]
-        self._channels = [grpc.aio.insecure_channel(each, options) if credentials is None else
-                          grpc.aio.secure_channel(each, credentials, options) for each in addresses]
+        self._channels = [query_calls.open_channel(grpc.aio, each, credentials) for each in addresses]
         self._known = []  # the last answer of policies()
 
     async def close(self):

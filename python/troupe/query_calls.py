@@ -60,6 +60,24 @@ def check_address(address, insecure_plaintext_network, credentials):
                          "on a network you trust")
 
 
+def addresses_of(address, retries, insecure_plaintext_network, credentials):
+    """One or more, as a list. ValueError: what clients cannot be made with."""
+    addresses = [address] if isinstance(address, str) else list(address)
+    if not addresses:
+        raise ValueError("got no address, expected at least one")
+    if retries < 0:
+        raise ValueError(f"retries is {retries}, expected 0 or more")
+    for each in addresses:
+        check_address(each, insecure_plaintext_network, credentials)
+    return addresses
+
+
+def open_channel(library, address, credentials):
+    """Of grpc or grpc.aio: one of its own for each client, since grpc would share connections of equal arguments, and their backoff."""
+    options = CHANNEL_OPTIONS + [("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 1000)]
+    return library.insecure_channel(address, options) if credentials is None else library.secure_channel(address, credentials, options)
+
+
 class Servers:
     """Which of several servers is asked next: in turns, those that were not there lately last. Not thread-safe, and need not be: at worst two
     calls go to one server."""

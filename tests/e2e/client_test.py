@@ -48,14 +48,18 @@ class ClientTest(harness.TroupeTestCase):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
         text = self.run_done(program, "100", *addresses)
-        first, *answers, last = text.splitlines()
+        first, *answers, half, last = text.splitlines()
+        self.assertEqual(half, "half of the calls are made")
         self.assertEqual(first, "default_policy: Box(-inf, inf, [18]) -> Discrete(5), mlp [64, 64] tanh")
         self.assertEqual(len(answers), 6, "three agents, by a call and by a stream")
         self.assertEqual(answers[:3], answers[3:], "the same seed")
         self.assertEqual(last, "0 of 100 calls failed")
         # One dies under load.
         load = subprocess.Popen([program, "2000", *addresses], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        time.sleep(0.05)
+        said = []
+        while "half of the calls are made\n" not in said:
+            said.append(load.stdout.readline())
+            self.assertTrue(said[-1], said)
         servers[1].kill()
         text, _ = load.communicate(timeout=60)
         self.assertIn("0 of 2000 calls failed", text)

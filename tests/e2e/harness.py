@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -125,6 +126,29 @@ class Discrete:
     n, start = 2, 0
 
 """
+
+
+class ServingTestCase(TroupeTestCase):
+    """With programs that serve beside the test, each with a log of its own."""
+
+    def start(self, *arguments, name=None):
+        """`troupe ARGUMENTS`, killed at the end of the test."""
+        log = open(self.path(f"{name or arguments[0]}.log"), "w+")
+        self.addCleanup(log.close)
+        process = subprocess.Popen([self.program, *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def log_of(self, name):
+        """What it said, by its name or command."""
+        with open(self.path(f"{name}.log")) as log:
+            return log.read()
+
+    def stop(self, process):
+        """In order."""
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=30), 0)
 
 
 class RunningTestCase(TroupeTestCase):

@@ -78,7 +78,7 @@ class PageTestCase(harness.TroupeTestCase):
                 self.write(name[1], text)
             elif language == "bash":
                 printed = ""
-                for line in text.splitlines():
+                for line in re.sub(r"\\\n *", "", text).splitlines():  # as a shell joins them
                     if not line.startswith(self.left_out):
                         with self.subTest(line):
                             outputs[line] = self.paste(line)

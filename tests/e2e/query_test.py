@@ -7,9 +7,7 @@ import math
 import os
 import random
 import shutil
-import signal
 import struct
-import subprocess
 import sys
 import time
 import unittest
@@ -67,19 +65,7 @@ def versions_of(checkpoint):
         return {policy["id"]: tuple(policy["version"]) for policy in json.load(file)["state"]["policies"]}
 
 
-class QueryTest(harness.TroupeTestCase):
-    def start(self, *arguments):
-        log = open(self.path(f"{arguments[0]}.log"), "w+")
-        self.addCleanup(log.close)
-        process = subprocess.Popen([self.program, *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process
-
-    def stop(self, process):
-        process.send_signal(signal.SIGTERM)
-        self.assertEqual(process.wait(timeout=30), 0)
-
+class QueryTest(harness.ServingTestCase):
     def await_answer(self, address, process, *arguments):
         """The first answer of a server that is about to start."""
         deadline = time.monotonic() + 30

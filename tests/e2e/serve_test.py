@@ -4,8 +4,6 @@ import asyncio
 import importlib.util
 import json
 import os
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -31,28 +29,13 @@ HAVE_CLIENT = bool(importlib.util.find_spec("grpc") and importlib.util.find_spec
 
 
 @unittest.skipUnless(HAVE_CLIENT, "grpcio and numpy are not installed")
-class ServeTest(harness.TroupeTestCase):
+class ServeTest(harness.ServingTestCase):
     def setUp(self):
         super().setUp()
         sys.path.insert(0, os.path.join(self.source, "python"))
         import troupe.query
         self.query = troupe.query
-
-    def start(self, *arguments, name=None):
-        log = open(self.path(f"{name or arguments[0]}.log"), "w+")
-        self.addCleanup(log.close)
-        process = subprocess.Popen([self.program, *arguments], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process
-
-    def log_of(self, name):
-        with open(self.path(f"{name}.log")) as log:
-            return log.read()
-
-    def stop(self, process):
-        process.send_signal(signal.SIGTERM)
-        self.assertEqual(process.wait(timeout=30), 0)
+        self.seen, self.calls = set(), 0  # of check_no_call_fails: versions, and about how many answers
 
     def await_true(self, condition, what, seconds=60):
         deadline = time.monotonic() + seconds
@@ -80,7 +63,9 @@ class ServeTest(harness.TroupeTestCase):
 
     def check_no_call_fails(self, addresses, meanwhile):
         """Calls and streams of two clients while `meanwhile` runs: none fails, and of a stream no version goes back. -> versions seen."""
-        over, failures, versions = threading.Event(), [], set()
+        over, failures, versions = threading.Event(), [], self.seen
+        versions.clear()
+        self.calls = 0
 
         def ask(by_stream):
             with self.query.PolicyClient(addresses) as client, client.stream() as stream:
@@ -93,6 +78,7 @@ class ServeTest(harness.TroupeTestCase):
                             failures.append(f"{version} after {last}")
                         last = version
                         versions.add(version)
+                        self.calls += 1
                     except self.query.QueryError as error:
                         failures.append(str(error))
         threads = [threading.Thread(target=ask, args=(by_stream,)) for by_stream in (False, True)]
@@ -139,7 +125,7 @@ class ServeTest(harness.TroupeTestCase):
         learner = self.train()
         server, address = self.serve("serve", "--from", "run")
         self.assertIn('from="', self.log_of("serve"))
-        seen = self.check_no_call_fails([address], lambda: self.await_true(lambda: len(self.versions(address)) == 2 and time.sleep(3) is None, "3 s"))
+        seen = self.check_no_call_fails([address], lambda: self.await_true(lambda: len(self.versions(address)) == 2 and len(self.seen) > 3, "versions that came"))
         self.assertGreater(len(seen), 3)
         # Policies that come can be asked.
         self.troupe("policy", "copy", "run", "left", "later", "--frozen")
@@ -162,6 +148,10 @@ class ServeTest(harness.TroupeTestCase):
                                  (("--from", "run", "--listen", "unix:a"), "run"),
                                  (("--from", f"unix:{self.path('nobody.sock')}", "--listen", "unix:a"), "nobody.sock"),
                                  (("run", "--label", "x", "--listen", "unix:a"), "--label x: expected NAME=CHECKPOINT"),
+                                 (("run", *(part for i in range(8) for part in ("--label", f"l{i}=latest")), "--listen", "unix:a"),
+                                  "got 8 labels beside best, expected at most 7"),
+                                 (("run", *(part for i in range(8) for part in ("--label", f"l{i}=latest")), "--listen", "unix:a"),
+                                  "got 8 labels beside best, expected at most 7"),
                                  (("run", "--label", "latest=best", "--listen", "unix:a"), "is no label"),
                                  (("run", "--label", "x=7", "--listen", "unix:a"), 'no checkpoint "7"')):
             done = self.troupe("serve", *arguments, ok=False)
@@ -221,7 +211,12 @@ class ServeTest(harness.TroupeTestCase):
                 return asked
         self.assertEqual(asyncio.run(load()), calls)
         # A call and a stream at a time, by two that go on; and a second server dies.
-        seen = self.check_no_call_fails(addresses, lambda: (time.sleep(0.5), servers[1][0].kill(), time.sleep(1)))
+        def a_second_one_dies():
+            self.await_true(lambda: self.calls > 200, "answers")
+            servers[1][0].kill()
+            before = self.calls
+            self.await_true(lambda: self.calls > before + 400, "answers without it")
+        seen = self.check_no_call_fails(addresses, a_second_one_dies)
         self.assertEqual(len(seen), 1)
         self.stop(servers[2][0])
 
