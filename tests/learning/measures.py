@@ -18,10 +18,15 @@ def newest(run):
     return os.path.join(run, "checkpoints", "latest")
 
 
-def returns(troupe, run):
+def returns(troupe, run, checkpoint="latest"):
     """The mean of the summed return of 500 fresh episodes."""
-    latest = ["--checkpoint", "latest"]
-    return {"sampled": evaluate(troupe, run, 500, latest), "deterministic": evaluate(troupe, run, 500, [*latest, "--deterministic"])}
+    chosen = ["--checkpoint", checkpoint]
+    return {"sampled": evaluate(troupe, run, 500, chosen), "deterministic": evaluate(troupe, run, 500, [*chosen, "--deterministic"])}
+
+
+def returns_of_best(troupe, run):
+    """As `returns`, of the checkpoint `best`: what a user takes of an algorithm that may forget again what it knew."""
+    return returns(troupe, run, "best")
 
 
 def nash_conv(_troupe, run):
