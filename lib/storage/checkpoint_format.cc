@@ -48,6 +48,18 @@ std::string Hex64(uint64_t value) {
   return text;
 }
 
+/// What may have changed where a checkpoint has another hash than `specs`: a critic of all agents' images read them as
+/// floats once, by the same configuration.
+std::string HintOfNetworks(absl::Span<const PolicySpec> specs) {
+  const auto convolves_all = [](const PolicySpec& spec) {
+    return spec.critic().Reads(policy::NetworkInput::kJointObservation) && spec.ImagesOf(spec.critic()) > 0;
+  };
+  return std::any_of(specs.begin(), specs.end(), convolves_all)
+             ? "; where the run is older than critics that convolve the images of all agents, model.critic_encoder=mlp"
+               " is the network that it has"
+             : "";
+}
+
 absl::Status CheckGroup(const policy::GroupState& group) {
   TROUPE_RETURN_IF_ERROR(policy::ValidatePolicyId(group.id.value()));
   return policy::CheckBlocks(absl::StrCat("group \"", group.id.value(), "\""), group.blocks);
@@ -482,9 +494,9 @@ absl::StatusOr<LearnerState> ReadCheckpoint(FileSystem& fs, const std::string& d
                                             absl::Span<const PolicySpec> specs, uint64_t spec_hash) {
   TROUPE_ASSIGN_OR_RETURN(CheckpointManifest manifest, VerifyCheckpoint(fs, directory));
   if (spec_hash != 0 && manifest.spec_hash != spec_hash) {
-    return absl::FailedPreconditionError(absl::StrCat("checkpoint is of another run: its spec hash is ",
-                                                      Hex64(manifest.spec_hash), "; expected ", Hex64(spec_hash),
-                                                      " (environment, policies or networks differ)"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("checkpoint is of another run: its spec hash is ", Hex64(manifest.spec_hash), "; expected ",
+                     Hex64(spec_hash), " (environment, policies or networks differ)", HintOfNetworks(specs)));
   }
   LearnerState state = std::move(manifest.state);
   policy::BySlot<PolicySpec> of_table;

@@ -11,6 +11,7 @@
 #include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/testing.h"
 #include "lib/storage/testing/forge_manifest.h"
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -123,6 +124,24 @@ TEST_P(CheckpointFormatTest, AnotherRunIsRefused) {
   specs_[0].id = policy::PolicyId("other");
   EXPECT_EQ(ReadCheckpoint(FileSystem::Posix(), scratch_.path(), specs_, 0).status().code(),
             absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_P(CheckpointFormatTest, ARunFromBeforeCriticsConvolvedAllImagesIsToldTheKey) {
+  ASSERT_TRUE(Write(StateForTesting(specs_[0], 400)).ok());
+  const auto error = [this] {
+    return std::string(ReadCheckpoint(FileSystem::Posix(), scratch_.path(), specs_, 43).status().message());
+  };
+  EXPECT_THAT(error(), ::testing::Not(::testing::HasSubstr("critic_encoder"))) << "no images, no such cause";
+  policy::PolicySpec& spec = specs_[0];
+  spec.observation_space = *space::Space::Box(0, 255, {12, 12, 3}, tensor::DType::kUint8);
+  for (policy::NetworkSpec* network : {&spec.actor, spec.mutable_critic()}) {
+    network->encoder = policy::EncoderKind::kCnn;
+    network->conv_layers = {{4, 3, 2}};
+  }
+  EXPECT_THAT(error(), ::testing::Not(::testing::HasSubstr("critic_encoder"))) << "of its own agent's image alone";
+  spec.agent_id_size = 2;
+  spec.SetCriticInput(policy::NetworkInput::kJointObservation, 2 * (spec.observation_size() + 1));
+  EXPECT_THAT(error(), ::testing::HasSubstr("model.critic_encoder=mlp"));
 }
 
 // Every single-byte change of every file, and every eighth truncation, is found.
