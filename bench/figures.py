@@ -294,6 +294,30 @@ PROGRAMS = (
         ),
     ),
     Program(
+        "Python client",
+        ("{python}", "-B", str(BENCH / "python_client_bench.py"), "{build}", "--rounds", "{rounds}"),
+        tuple(
+            Figure(
+                f"a policy service asked by one Python thread, {words}",
+                unit,
+                text(rf"{kind}, +rows +{rows}: .*?([\d.]+) {unit}"),
+                near(text(rf"{kind}, +rows +{rows}: .*grpcio alone +(\d+) queries/s", rows), "with grpcio alone"),
+                same_unit=True,
+                at_least=bar,
+            )
+            for kind, rows, words, unit, bar in (
+                ("call", 1, "calls of one row", "queries/s", None),
+                ("stream", 1, "a stream of one row each", "queries/s", 4000),
+                ("stream", 64, "a stream of 64 rows each", "rows/s", 150_000),
+            )
+        ),
+    ),
+    Program(
+        "Python policies",
+        ("{python}", "-B", str(BENCH / "act_bench.py"), "--repeat", "{rounds}"),
+        (Figure("`Policy.act` of one row, 18 floats through two layers of 64, sampled", "us", text(r"sampled .*median ([\d.]+)"), at_most=30),),
+    ),
+    Program(
         "policy map",
         ("{build}/bench/policy_map_bench", *GOOGLE),
         (

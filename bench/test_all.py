@@ -98,6 +98,16 @@ tcp   one row: p50 56 us, p99 155 us; bare call: p50 47 us, p99 125 us; p50 1.19
 """,
         [(1.21, "51 us a query"), (1.19, "56 us a query")],
     ),
+    "Python client": (
+        """call,   rows  1:   2193 queries/s,    2193 rows/s,  456 us; grpcio alone   4518 queries/s,  221 us; 0.49 of it
+stream, rows  1:   4973 queries/s,    4973 rows/s,  201 us; grpcio alone   6401 queries/s,  156 us; 0.78 of it
+call,   rows 64:   1526 queries/s,   97688 rows/s,  655 us; grpcio alone   2727 queries/s,  367 us; 0.56 of it
+stream, rows 64:   2850 queries/s,  182385 rows/s,  351 us; grpcio alone   5583 queries/s,  179 us; 0.51 of it
+load average 2.1
+""",
+        [(2193.0, "4,518 with grpcio alone"), (4973.0, "6,401 with grpcio alone"), (182385.0, "357,312 with grpcio alone")],
+    ),
+    "Python policies": ("sampled          4.5 us, median 5.7\ndeterministic    5.5 us, median 6.9\n", [(5.7, "")]),
     "policy map": (
         google(**{"BM_Lookups/real_time/threads:1": dict(cpu_time=605), "BM_LookupsFloorIncrements/real_time": dict(cpu_time=356),
                   "BM_MissThroughTheTier/host:1/real_time": dict(real_time=10_000), "BM_MissThroughTheTier/host:0/real_time": dict(real_time=88_000),

@@ -25,10 +25,10 @@ experiment: {write_interval: 400, checkpoint_interval: 400, keep_checkpoints: 3}
 evaluation: {at_end: false}
 """
 OBS = [0.25 * i - 2 for i in range(18)]
-HAVE_CLIENT = bool(importlib.util.find_spec("grpc") and importlib.util.find_spec("numpy"))
+HAVE_CLIENT = all(importlib.util.find_spec(name) for name in ("grpc", "google.protobuf", "numpy"))
 
 
-@unittest.skipUnless(HAVE_CLIENT, "grpcio and numpy are not installed")
+@unittest.skipUnless(HAVE_CLIENT, "grpcio, protobuf and numpy are not installed")
 class ServeTest(harness.ServingTestCase):
     def setUp(self):
         super().setUp()
