@@ -139,6 +139,13 @@ class ServeTest(harness.ServingTestCase):
         last = self.versions(address)["left"]
         with self.query.PolicyClient(address) as client:
             self.assertEqual(client.compute_actions("left", OBS).version, last[1])
+            # The learner comes back, at another address of its own choice, and is followed again.
+            again = self.start("train", "--resume", "runs/run", name="again")
+            self.await_true(lambda: self.versions(address)["left"] > last or again.poll() is not None, "the weights of the learner that came back")
+            self.assertIsNone(again.poll(), self.log_of("again"))
+            answer = client.compute_actions("left", OBS)
+            self.assertGreater((answer.learner_epoch, answer.version), last)
+        self.stop(again)
         self.stop(server)
 
     def test_from_and_a_run_exclude_each_other(self):
