@@ -294,6 +294,52 @@ PROGRAMS = (
         ),
     ),
     Program(
+        "saturation",
+        ("{build}/bench/saturation_bench", "--rounds", "{rounds}"),
+        (
+            *(
+                Figure(
+                    f"a policy service asked by 16 clients on the same cores, {words}",
+                    unit,
+                    text(rf"(?m)^{kind}, rows {rows} .* ([\d.]+) {unit}"),
+                    near(text(rf"(?m)^bare call, rows {rows} +(\d+) queries/s", rows), "as bare calls"),
+                    same_unit=True,
+                    at_least=bar,
+                )
+                for kind, rows, words, unit, bar in (
+                    ("call", 1, "calls of one row", "queries/s", None),
+                    ("stream", 1, "streams of one row each", "queries/s", 25_000),
+                    ("stream", 64, "streams of 64 rows each", "rows/s", 1_000_000),
+                )
+            ),
+            Figure("the same of 1,000 policies by Zipf's law, 100 of them resident, of the rate of one", "of it", text(r"Zipf's law: ([\d.]+) of"), at_least=0.5),
+        ),
+    ),
+    Program(
+        "Python client",
+        ("{python}", "-B", str(BENCH / "python_client_bench.py"), "{build}", "--rounds", "{rounds}"),
+        tuple(
+            Figure(
+                f"a policy service asked by one Python thread, {words}",
+                unit,
+                text(rf"{kind}, +rows +{rows}: .*?([\d.]+) {unit}"),
+                near(text(rf"{kind}, +rows +{rows}: .*grpcio alone +(\d+) queries/s", rows), "with grpcio alone"),
+                same_unit=True,
+                at_least=bar,
+            )
+            for kind, rows, words, unit, bar in (
+                ("call", 1, "calls of one row", "queries/s", None),
+                ("stream", 1, "a stream of one row each", "queries/s", 4000),
+                ("stream", 64, "a stream of 64 rows each", "rows/s", 150_000),
+            )
+        ),
+    ),
+    Program(
+        "Python policies",
+        ("{python}", "-B", str(BENCH / "act_bench.py"), "--repeat", "{rounds}"),
+        (Figure("`Policy.act` of one row, 18 floats through two layers of 64, sampled", "us", text(r"sampled .*median ([\d.]+)"), at_most=30),),
+    ),
+    Program(
         "policy map",
         ("{build}/bench/policy_map_bench", *GOOGLE),
         (

@@ -3,11 +3,6 @@
 // rounds of both in turn; and beside a stream of the same queries.
 //
 //   query_bench [--calls 2000] [--rounds 5]
-//
-// Many clients at once, each with a connection of its own, of a policy of a server that runs already; observations are
-// zeros, as many as the policy has:
-//
-//   query_bench saturate ADDRESS POLICY [CLIENTS 8] [ROWS 1] [SECONDS 5]
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,20 +19,17 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "bench/bare_query.h"
 #include "bench/child.h"
 #include "lib/base/check.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
-#include "lib/rpc/address.h"
 #include "lib/rpc/listen.h"
 #include "lib/rpc/query_client.h"
 #include "lib/rpc/query_codec.h"
 #include "lib/rpc/query_server.h"
 #include "lib/serving/query_engine.h"
 #include "lib/serving/testing/query_builder.h"
-#include "proto/troupe/v1/query.grpc.pb.h"
-#include <grpcpp/client_context.h>
-#include <grpcpp/generic/generic_stub.h>
 
 namespace troupe::bench {
 namespace {
@@ -82,50 +74,6 @@ class Training {
   serving::QueryEngine& engine_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
-};
-
-/// Takes a query's bytes and gives the bytes of an answer, neither looked into.
-class BareService final : public v1::Query::WithRawCallbackMethod_ComputeActions<v1::Query::Service> {
- public:
-  explicit BareService(const std::string& reply) : reply_(reply) {}
-
-  grpc::ServerUnaryReactor* ComputeActions(grpc::CallbackServerContext* context, const grpc::ByteBuffer* /*request*/,
-                                           grpc::ByteBuffer* reply) override {
-    const grpc::Slice slice(reply_);
-    *reply = grpc::ByteBuffer(&slice, 1);
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(grpc::Status::OK);
-    return reactor;
-  }
-
- private:
-  const std::string reply_;
-};
-
-/// The least that a client does for a call: bytes out, bytes in.
-class BareClient {
- public:
-  BareClient(const std::string& address, const std::string& request)
-      : stub_(*rpc::MakeChannel(*rpc::ParseAddress(address), {})), request_(request) {}
-
-  void Call() {
-    grpc::ClientContext context;
-    const grpc::Slice slice(request_);
-    const grpc::ByteBuffer request(&slice, 1);
-    const auto call = stub_.PrepareUnaryCall(&context, "/troupe.v1.Query/ComputeActions", request, &queue_);
-    call->StartCall();
-    grpc::ByteBuffer reply;
-    grpc::Status status;
-    call->Finish(&reply, &status, this);
-    void* tag = nullptr;
-    bool ok = false;
-    TROUPE_CHECK(queue_.Next(&tag, &ok) && ok && status.ok());
-  }
-
- private:
-  grpc::GenericStub stub_;
-  const std::string request_;
-  grpc::CompletionQueue queue_;
 };
 
 double NowUs() { return absl::ToDoubleMicroseconds(base::Clock::Real().SteadyNow()); }
@@ -193,37 +141,6 @@ void RunClient(const std::string& query_address, const std::string& bare_address
               Percentile(stream_p99, 0.5), Percentile(stream_ratio, 0.5));
 }
 
-/// Queries a second, and the 99th percentile of how long one takes.
-void Saturate(const std::string& address, const std::string& policy, int clients, int rows, int seconds) {
-  const auto first = *rpc::QueryClient::Create(address, {});
-  const auto described = first->DescribePolicies({policy::PolicyId(policy)}, absl::Seconds(10));
-  TROUPE_CHECK(described.ok());
-  serving::OwnedRows owned;
-  owned.policy_id = policy;
-  owned.rows = rows;
-  owned.obs.resize(static_cast<size_t>(rows * described->policies[0].observation_size));
-  if (described->policies[0].needs_agent_slots) owned.agent_slots.resize(static_cast<size_t>(rows));
-  const serving::ActionQuery query = serving::Ask({&owned}, false);
-  std::vector<std::vector<double>> us(static_cast<size_t>(clients));
-  std::vector<std::thread> threads;
-  const double end = NowUs() + 1e6 * seconds;
-  for (std::vector<double>& mine : us) {
-    threads.emplace_back([&] {
-      const auto client = *rpc::QueryClient::Create(address, {});
-      while (NowUs() < end) {
-        const double begin = NowUs();
-        TROUPE_CHECK(client->ComputeActions(query, absl::Seconds(10)).ok());
-        mine.push_back(NowUs() - begin);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  std::vector<double> all;
-  for (const std::vector<double>& mine : us) all.insert(all.end(), mine.begin(), mine.end());
-  std::printf("%d clients, %d rows a query: %.0f queries/s, p50 %.0f us, p99 %.0f us\n", clients, rows,
-              static_cast<double>(all.size()) / seconds, Percentile(all, 0.5), Percentile(all, 0.99));
-}
-
 void Run(const std::string& query_listen, const std::string& bare_listen, int calls, int rounds) {
   const auto engine = *serving::QueryEngine::Create(Specs(), {});
   const Training training(engine.get());
@@ -232,7 +149,7 @@ void Run(const std::string& query_listen, const std::string& bare_listen, int ca
   rpc::ToProto(*engine->Compute(serving::Ask({&rows}, false)), &reply);
   const auto server = rpc::QueryServer::Start({query_listen}, {}, engine.get());
   TROUPE_CHECK(server.ok());
-  BareService service(reply.SerializeAsString());
+  BareService service({{rpc::ToProto(serving::Ask({&rows}, false)).ByteSizeLong(), reply.SerializeAsString()}});
   grpc::ServerBuilder builder;
   builder.RegisterService(&service);
   auto bare = rpc::StartListening(builder, {bare_listen}, {});
@@ -252,13 +169,6 @@ int Main(int argc, char** argv) {
   if (arguments.size() == 5 && arguments[0] == "client" && absl::SimpleAtoi(arguments[3], &calls) &&
       absl::SimpleAtoi(arguments[4], &rounds)) {
     RunClient(arguments[1], arguments[2], calls, rounds);
-    return 0;
-  }
-  if (arguments.size() >= 3 && arguments[0] == "saturate") {
-    int numbers[] = {8, 1, 5};
-    for (size_t i = 3; i < arguments.size() && i < 6; ++i)
-      TROUPE_CHECK(absl::SimpleAtoi(arguments[i], &numbers[i - 3]));
-    Saturate(arguments[1], arguments[2], numbers[0], numbers[1], numbers[2]);
     return 0;
   }
   for (size_t i = 0; i < arguments.size(); i += 2) {

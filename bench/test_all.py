@@ -98,6 +98,28 @@ tcp   one row: p50 56 us, p99 155 us; bare call: p50 47 us, p99 125 us; p50 1.19
 """,
         [(1.21, "51 us a query"), (1.19, "56 us a query")],
     ),
+    "saturation": (
+        """bare call, rows 1      7211 queries/s      7211 rows/s; CPU  34.6 us a query at the client,  43.0 at the server; p50   474 us, p99   9346 us
+bare call, rows 64     6064 queries/s    388096 rows/s; CPU  41.8 us a query at the client,  43.4 at the server; p50   574 us, p99   8220 us
+call, rows 1           4722 queries/s      4722 rows/s; CPU  60.6 us a query at the client,  60.4 at the server; p50   892 us, p99   9449 us
+call, rows 64          4068 queries/s    260333 rows/s; CPU  69.7 us a query at the client,  75.9 at the server; p50  1084 us, p99   9631 us
+stream, rows 1         6290 queries/s      6290 rows/s; CPU  36.1 us a query at the client,  39.6 at the server; p50   486 us, p99   9083 us
+stream, rows 64        5259 queries/s    336588 rows/s; CPU  45.5 us a query at the client,  59.9 at the server; p50   758 us, p99  10368 us
+zipf stream, rows 1    4925 queries/s      4925 rows/s; CPU  42.6 us a query at the client,  59.5 at the server; p50   636 us, p99   9738 us
+1000 policies, 100 of them resident, by Zipf's law: 0.81 of one policy's rate
+""",
+        [(4722.0, "7,211 as bare calls"), (6290.0, "7,211 as bare calls"), (336588.0, "388,096 as bare calls"), (0.81, "")],
+    ),
+    "Python client": (
+        """call,   rows  1:   2193 queries/s,    2193 rows/s,  456 us; grpcio alone   4518 queries/s,  221 us; 0.49 of it
+stream, rows  1:   4973 queries/s,    4973 rows/s,  201 us; grpcio alone   6401 queries/s,  156 us; 0.78 of it
+call,   rows 64:   1526 queries/s,   97688 rows/s,  655 us; grpcio alone   2727 queries/s,  367 us; 0.56 of it
+stream, rows 64:   2850 queries/s,  182385 rows/s,  351 us; grpcio alone   5583 queries/s,  179 us; 0.51 of it
+load average 2.1
+""",
+        [(2193.0, "4,518 with grpcio alone"), (4973.0, "6,401 with grpcio alone"), (182385.0, "357,312 with grpcio alone")],
+    ),
+    "Python policies": ("sampled          4.5 us, median 5.7\ndeterministic    5.5 us, median 6.9\n", [(5.7, "")]),
     "policy map": (
         google(**{"BM_Lookups/real_time/threads:1": dict(cpu_time=605), "BM_LookupsFloorIncrements/real_time": dict(cpu_time=356),
                   "BM_MissThroughTheTier/host:1/real_time": dict(real_time=10_000), "BM_MissThroughTheTier/host:0/real_time": dict(real_time=88_000),

@@ -16,7 +16,7 @@ COMMAND = "troupe = troupe.__main__:main"
 
 EXTRAS = {
     "python": ["numpy"],
-    "client": ["numpy", "grpcio"],
+    "client": ["numpy", "grpcio", "protobuf>=3.20.3"],
     "envs": ["numpy", "gymnasium>=0.29", "pettingzoo>=1.24"],
     "notebook": ["numpy", "cloudpickle"],
     "plot": ["matplotlib"],

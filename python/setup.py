@@ -38,7 +38,7 @@ setup(
     python_requires=distribution.REQUIRES_PYTHON,
     extras_require=distribution.EXTRAS,
     entry_points={"console_scripts": [distribution.COMMAND]},
-    packages=["troupe", "troupe.env_adapters", "troupe.envs"],
+    packages=["troupe", "troupe.env_adapters", "troupe.envs", "troupe.v1"],
     package_data={"troupe": ["py.typed", "_usual_step.abi3.so", "libtroupe_acting.so"], "troupe.envs": ["libtroupe_envs.so"]},
     cmdclass={"build_py": BuildWithLibraries},
 )

@@ -77,8 +77,10 @@ constexpr int64_t kMaxUnservedConnections = 128;
 /// towards gRPC, and gRPC's.
 constexpr int64_t kReservedDescriptors = 256;
 constexpr int64_t kDescriptorsPerConnection = 3;
-/// Streams of queries at once, and how long each may be without a request.
+/// Streams of queries at once, those of one address, or by Unix sockets, among them, and how long each may
+/// be without a request.
 constexpr int64_t kMaxQueryStreams = 4096;
+constexpr int64_t kMaxQueryStreamsOfAddress = kMaxQueryStreams / 2;
 constexpr absl::Duration kQueryStreamIdle = absl::Minutes(5);
 /// Workers at once.
 constexpr size_t kMaxWorkers = 1024;

@@ -3,6 +3,8 @@
 #include <memory>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "lib/base/mutex.h"
 #include "lib/rpc/caller.h"
 #include "lib/rpc/convert.h"
 #include "lib/rpc/limits.h"
@@ -13,34 +15,68 @@
 namespace troupe::rpc {
 namespace {
 
-/// One call. It owns itself until gRPC is done with it.
+/// One call. It owns itself: until it is answered, where that is before it was shown to gRPC, else until gRPC is done
+/// with it. The usual query is of the former kind, and takes gRPC's own reactor: that is over on the thread that
+/// answers, while every other reactor's OnDone is handed to another one.
 class QueryReactor final : public grpc::ServerUnaryReactor {
  public:
-  QueryReactor(serving::ActionQueries& queries, Caller caller, std::unique_ptr<v1::ComputeActionsRequest> request,
-               grpc::ByteBuffer* reply)
-      : request_(std::move(request)), query_(FromProto(*request_)) {
-    query_.caller = std::move(caller);
+  static grpc::ServerUnaryReactor* Start(serving::ActionQueries& queries, grpc::CallbackServerContext& context,
+                                         Caller caller, std::unique_ptr<v1::ComputeActionsRequest> request,
+                                         grpc::ByteBuffer* reply) {
+    auto* const call = new QueryReactor(std::move(caller), std::move(request), reply);
     // The query lives until it is answered; the call, and with it the reply, until Finish.
-    give_up_ = queries.ComputeActions(query_, [this, reply](absl::StatusOr<serving::ActionAnswer> answer) {
-      if (answer.ok()) {
-        v1::ComputeActionsReply message;
-        ToProto(*answer, &message);
-        *reply = Serialize(message);
-      }
-      Finish(ToGrpc(answer.status()));
-    });
+    call->give_up_ = queries.ComputeActions(
+        call->query_, [call](const absl::StatusOr<serving::ActionAnswer>& answer) { call->OnAnswer(answer); });
+    if (!call->AnsweredAtOnce()) return call;
+    grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
+    reactor->Finish(call->status_);
+    delete call;
+    return reactor;
   }
 
-  /// The caller has gone, or its deadline has passed. gRPC calls this only after the constructor has returned.
+  /// The caller has gone, or its deadline has passed. gRPC calls this only after Start has returned.
   void OnCancel() override {
     if (give_up_ != nullptr) give_up_();
   }
   void OnDone() override { delete this; }
 
  private:
+  QueryReactor(Caller caller, std::unique_ptr<v1::ComputeActionsRequest> request, grpc::ByteBuffer* reply)
+      : request_(std::move(request)), query_(FromProto(*request_)), reply_(reply) {
+    query_.caller = std::move(caller);
+  }
+
+  void OnAnswer(const absl::StatusOr<serving::ActionAnswer>& answer) {
+    if (answer.ok()) {
+      v1::ComputeActionsReply message;
+      ToProto(*answer, &message);
+      *reply_ = Serialize(message);
+    }
+    status_ = ToGrpc(answer.status());
+    {
+      base::MutexLock lock(&mutex_);
+      answered_ = true;
+      if (!shown_) return;  // it is Start's, and gone as soon as that has the lock
+    }
+    Finish(status_);
+  }
+
+  /// Whether Start is to answer; otherwise OnAnswer does, now or some day.
+  bool AnsweredAtOnce() {
+    base::MutexLock lock(&mutex_);
+    shown_ = !answered_;
+    return answered_;
+  }
+
   const std::unique_ptr<v1::ComputeActionsRequest> request_;
   serving::ActionQuery query_;  ///< borrows the request's arrays
+  grpc::ByteBuffer* const reply_;
   serving::ActionQueries::GiveUp give_up_;
+  grpc::Status status_;  ///< by OnAnswer, before answered_
+
+  base::Mutex mutex_;
+  bool answered_ ABSL_GUARDED_BY(mutex_) = false;
+  bool shown_ ABSL_GUARDED_BY(mutex_) = false;  ///< to gRPC: OnAnswer finishes it
 };
 
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context, const absl::Status& status) {
@@ -81,7 +117,7 @@ grpc::ServerUnaryReactor* QueryService::ComputeActions(grpc::CallbackServerConte
   if (const absl::Status read = ParseBounded(*request, kActionQueryLimit, parsed.get()); !read.ok()) {
     return Answer(*context, read);
   }
-  return new QueryReactor(*queries_, CallerOf(*context, Door::kAddress, peers_), std::move(parsed), reply);
+  return QueryReactor::Start(*queries_, *context, CallerOf(*context, Door::kAddress, peers_), std::move(parsed), reply);
 }
 
 grpc::ServerUnaryReactor* QueryService::DescribePolicies(grpc::CallbackServerContext* context,

@@ -4,13 +4,18 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <future>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/clock.h"
+#include "lib/base/mutex.h"
 #include "lib/rpc/learner_server.h"
 #include "lib/rpc/limits.h"
 #include "lib/rpc/query_client.h"
@@ -337,6 +342,49 @@ TEST(QueryServerTest, ShutdownAnswersWhatItHolds) {
   asker.join();
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ((*answer)[0].policy_id.value(), "late");
+}
+
+/// Answers from another thread, at the same time as it says that it has not yet.
+class RacingQueries final : public serving::ActionQueries {
+ public:
+  ~RacingQueries() override {
+    for (std::thread& thread : threads_) thread.join();
+  }
+  GiveUp ComputeActions(const serving::ActionQuery& /*query*/, Done done) override {
+    base::MutexLock lock(&mutex_);
+    threads_.emplace_back([done = std::move(done)] {
+      serving::PolicyActions actions;
+      actions.policy_id = policy::PolicyId("racing");
+      done(serving::ActionAnswer{actions});
+    });
+    if (threads_.size() % 2 == 0) std::this_thread::yield();
+    return [] {};
+  }
+  absl::StatusOr<serving::PolicyDescriptions> DescribePolicies(const std::vector<policy::PolicyId>&) override {
+    return absl::UnimplementedError("");
+  }
+  serving::PolicyDescriptions ListPolicies() override { return {}; }
+
+ private:
+  base::Mutex mutex_;
+  std::vector<std::thread> threads_ ABSL_GUARDED_BY(mutex_);
+};
+
+TEST(QueryServerTest, AnAnswerThatComesWhileTheCallBeginsIsGivenOnce) {
+  RacingQueries racing;
+  const auto server = *QueryServer::Start({Address()}, {}, &racing);
+  std::vector<std::thread> askers;
+  std::atomic<int> answered{0};
+  for (int i = 0; i < 4; ++i) {
+    askers.emplace_back([&] {
+      const auto client = *QueryClient::Create(Address(), {});
+      serving::ActionQuery query;
+      query.policies.emplace_back().policy_id = policy::PolicyId("racing");
+      for (int call = 0; call < 50; ++call) answered += client->ComputeActions(query, kTimeout).ok() ? 1 : 0;
+    });
+  }
+  for (std::thread& asker : askers) asker.join();
+  EXPECT_EQ(answered, 200);
 }
 
 TEST(QueryServerTest, WhatAPolicyRemembersGoesThereAndBack) {

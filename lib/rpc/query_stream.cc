@@ -22,6 +22,12 @@ class RefusedStream final : public QueryStream::Reactor {
   void OnDone() override { delete this; }
 };
 
+/// Without the port: "10.0.0.7", "[::1]", "unix socket".
+std::string AddressOf(const base::Caller& caller) {
+  const size_t port = caller.peer.rfind(':');
+  return port == std::string::npos ? caller.ToString() : caller.peer.substr(0, port);
+}
+
 grpc::ByteBuffer Serialized(const absl::StatusOr<serving::ActionAnswer>& answer) {
   v1::ComputeActionsReply reply;
   if (answer.ok()) {
@@ -35,14 +41,36 @@ grpc::ByteBuffer Serialized(const absl::StatusOr<serving::ActionAnswer>& answer)
 
 }  // namespace
 
+absl::Status OpenStreams::Take(const std::string& address, const QueryStreamLimits& limits) {
+  base::MutexLock lock(&mutex_);
+  if (all_ >= limits.open) {
+    return absl::ResourceExhaustedError(absl::StrCat("streams of queries are ", all_, ", expected at most ",
+                                                     limits.open, " with this one; ask without a stream"));
+  }
+  const auto found = of_.find(address);
+  const int64_t open = found == of_.end() ? 0 : found->second;
+  if (open >= limits.open_of_address) {
+    return absl::ResourceExhaustedError(absl::StrCat("streams of queries of ", address, " are ", open,
+                                                     ", expected at most ", limits.open_of_address,
+                                                     " with this one; ask without a stream"));
+  }
+  ++all_;
+  ++of_[address];
+  return absl::OkStatus();
+}
+
+void OpenStreams::GiveBack(const std::string& address) {
+  base::MutexLock lock(&mutex_);
+  --all_;
+  const auto found = of_.find(address);
+  if (--found->second == 0) of_.erase(found);
+}
+
 QueryStream::Reactor* QueryStream::Start(QueryStreams* streams, grpc::CallbackServerContext* context,
                                          base::Caller caller) {
   if (streams->queries == nullptr) return new RefusedStream(absl::UnimplementedError("this server answers no queries"));
-  if (const int64_t open = streams->open.fetch_add(1, std::memory_order_relaxed); open >= streams->limits.open) {
-    streams->open.fetch_sub(1, std::memory_order_relaxed);
-    return new RefusedStream(
-        absl::ResourceExhaustedError(absl::StrCat("streams of queries are ", open, ", expected at most ",
-                                                  streams->limits.open, " with this one; ask without a stream")));
+  if (const absl::Status taken = streams->open.Take(AddressOf(caller), streams->limits); !taken.ok()) {
+    return new RefusedStream(taken);
   }
   // The constructor is private, so make_shared cannot reach it.
   std::shared_ptr<QueryStream> stream(new QueryStream(streams, context, std::move(caller)));
@@ -188,7 +216,7 @@ void QueryStream::OnCancel() {
 
 void QueryStream::OnDone() {
   const base::Reaction reaction(this);
-  streams_.open.fetch_sub(1, std::memory_order_relaxed);
+  streams_.open.GiveBack(AddressOf(caller_));
   streams_.registry->Remove(this);
   const std::shared_ptr<QueryStream> last = std::move(self_);  // may be the end of this
 }

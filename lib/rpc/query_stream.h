@@ -1,8 +1,10 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -22,7 +24,21 @@ namespace troupe::rpc {
 /// How many streams of queries a server has, and how long each may be without a request. Plain value.
 struct QueryStreamLimits {
   int64_t open = kMaxQueryStreams;
+  int64_t open_of_address = kMaxQueryStreamsOfAddress;
   absl::Duration idle = kQueryStreamIdle;
+};
+
+/// The streams that are open, by who has them: "10.0.0.7", or "unix socket" of all of these. Thread-safe.
+class OpenStreams {
+ public:
+  /// RESOURCE_EXHAUSTED above a limit: nothing is taken then. `address` is back with GiveBack.
+  absl::Status Take(const std::string& address, const QueryStreamLimits& limits);
+  void GiveBack(const std::string& address);
+
+ private:
+  base::Mutex mutex_;
+  int64_t all_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, int64_t> of_ ABSL_GUARDED_BY(mutex_);  ///< none is 0
 };
 
 /// What all StreamActions streams of a server share. Outlives them.
@@ -31,7 +47,7 @@ struct QueryStreams {
   serving::ActionQueries* queries = nullptr;
   StreamRegistry* registry = nullptr;
   base::Clock* clock = nullptr;
-  std::atomic<int64_t> open{0};  ///< relaxed: a number, it orders nothing
+  OpenStreams open;
 };
 
 /// One stream of queries, as the server sees it: reads a request, answers it, then the next. A shell for ActionQueries.

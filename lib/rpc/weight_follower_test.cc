@@ -43,6 +43,16 @@ class Diary final : public serving::WeightSink {
                 [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return lines_.size() >= count; });
     return lines_;
   }
+  /// Whoever brings the next line waits until Release.
+  void Hold() {
+    base::MutexLock lock(&mutex_);
+    held_ = true;
+  }
+  void Release() {
+    base::MutexLock lock(&mutex_);
+    held_ = false;
+    changed_.NotifyAll();
+  }
   /// What it says to the next line.
   void FailNext(absl::Status status) {
     base::MutexLock lock(&mutex_);
@@ -54,11 +64,14 @@ class Diary final : public serving::WeightSink {
     base::MutexLock lock(&mutex_);
     lines_.push_back(line);
     changed_.NotifyAll();
+    base::Await(changed_, &mutex_, base::Deadline::After(kLimit),
+                [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !held_; });
     return std::exchange(next_, absl::OkStatus());
   }
   base::Mutex mutex_;
   base::CondVar changed_;
   std::vector<std::string> lines_ ABSL_GUARDED_BY(mutex_);
+  bool held_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status next_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -128,6 +141,40 @@ TEST_F(WeightFollowerTest, GetsThePoliciesThenTheirWeightsAndWhatComesLater) {
   follower_->Stop();
   EXPECT_EQ(End().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(follower_->Follow(&diary_).code(), absl::StatusCode::kCancelled) << "for good";
+}
+
+TEST_F(WeightFollowerTest, OfTablesThatComeFasterThanTheyAreReadOneWaits) {
+  // Some MiB of JSON each, so that what lies between the two ends holds a few.
+  std::vector<std::pair<std::string, space::Space>> parts;
+  for (int i = 0; i < 500; ++i) {
+    parts.emplace_back(absl::StrCat("a part of the observation with the number ", i), *space::Space::Box(-1, 1, {3}));
+  }
+  const policy::PolicySpec wide =
+      serving::MakeSpec("wide", *space::Space::Dict(std::move(parts)), *space::Space::Discrete(2));
+  const auto add = [&wide](const policy::PolicyTablePtr& table, int number) {
+    policy::PolicySpec spec = wide;
+    spec.id = policy::PolicyId(absl::StrCat("wide_", number));
+    return *table->Add(spec, false);
+  };
+  diary_.Hold();
+  Begin();
+  ASSERT_EQ(diary_.Await(1).size(), 1u);
+  policy::PolicyTablePtr table = table_;
+  for (int i = 0; i < 40; ++i) table = add(table, i);
+  constexpr size_t kTables = 24;
+  for (size_t i = 0; i < kTables; ++i) {
+    table = add(table, 40 + static_cast<int>(i));
+    server_->weights().SetPolicies(table);
+  }
+  diary_.Release();
+  const std::string last = absl::StrCat("table ", table->revision(), ":");
+  std::vector<std::string> lines;
+  for (size_t count = 2; lines.empty() || lines.back().substr(0, last.size()) != last; ++count) {
+    lines = diary_.Await(count);
+    ASSERT_GE(lines.size(), count) << "the last table has not come";
+  }
+  // The one that it had, those on their way, the one that was begun, and the newest.
+  EXPECT_LE(lines.size(), kTables / 2);
 }
 
 TEST_F(WeightFollowerTest, EndsWithWhatItsSinkSays) {

@@ -1,4 +1,4 @@
-"""The query client: its messages against protoc where that is installed, the client against a server of its own where grpcio and numpy are."""
+"""The query client: what it makes of answers, and the client against a server of its own. It needs grpcio, numpy and protobuf."""
 
 import importlib.util
 import os
@@ -12,171 +12,117 @@ import unittest
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path.insert(0, ROOT)
 
-from troupe import query_messages  # noqa: E402
-
-HAVE_CLIENT = importlib.util.find_spec("grpc") is not None and importlib.util.find_spec("numpy") is not None
-
-REQUEST = """policies {
-  policy_id: "shared"
-  rows: 2
-  obs_dtype: DTYPE_FLOAT32
-  obs: "\\000\\000\\200?\\000\\000\\000\\300"
-  action_mask: "\\001\\000\\001\\001"
-  agent_slots: 0
-  agent_slots: 300
-  agent_slots: -1
-  state_in: "\\000\\000\\000?\\000\\000\\300\\277"
-}
-deterministic: true
-"""
-REPLY = """policies {
-  policy_id: "shared"
-  version { learner_epoch: 3 n: 1234567 }
-  rows: 2
-  action_dtypes: DTYPE_INT32
-  action_dtypes: DTYPE_FLOAT32
-  actions: "\\001\\000\\000\\000\\000\\000\\200?\\002\\000\\000\\000\\000\\000\\000\\300"
-  sampled_actions: "\\001\\000\\000\\000\\000\\000\\000@\\002\\000\\000\\000\\000\\000\\200\\300"
-  action_logp: -0.5
-  action_logp: -1.25
-  state_out: "\\000\\000\\200>\\000\\000\\200@"
-}
-policies { policy_id: "other" version { n: -1 } }
-"""
-# REPLY as protoc encodes it.
-REPLY_BYTES = (b"\x0a\x4e\x0a\x06shared\x12\x06\x08\x03\x10\x87\xad\x4b\x18\x02\x22\x02\x02\x01\x2a\x10" +
-               struct.pack("<ifif", 1, 1.0, 2, -2.0) + b"\x32\x10" + struct.pack("<ifif", 1, 2.0, 2, -4.0) + b"\x3a\x08" +
-               struct.pack("<ff", -0.5, -1.25) + b"\x42\x08" + struct.pack("<ff", 0.25, 4.0) + b"\x0a\x14\x0a\x05other\x12\x0b\x10" + b"\xff" * 9 + b"\x01")
+HAVE_PROTOBUF = importlib.util.find_spec("google") is not None and importlib.util.find_spec("google.protobuf") is not None
+HAVE_CLIENT = HAVE_PROTOBUF and importlib.util.find_spec("grpc") is not None and importlib.util.find_spec("numpy") is not None
+if HAVE_PROTOBUF:
+    from troupe.v1 import query_pb2
 
 
-DESCRIPTIONS = """agent_ids: "hunter_0"
-agent_ids: "hunter_1"
-agent_ids: "prey"
-policies {
-  policy_id: "hunters"
-  version { learner_epoch: 3 n: 120 }
-  observation_space: "Box(-1, 1, [3], float32)"
-  action_space: "Discrete(5)"
-  obs_dtype: DTYPE_FLOAT32
-  obs_size: 3
-  mask_size: 5
-  action_dtypes: DTYPE_INT32
-  needs_agent_slots: true
-  agent_slots: 0
-  agent_slots: 1
-  state_size: 64
-}
-policies { policy_id: "prey" observation_space: "Discrete(2)" action_space: "Discrete(2)" obs_dtype: DTYPE_UINT8 agent_slots: 2 }
-"""
-# DESCRIPTIONS as protoc encodes it.
-DESCRIPTIONS_BYTES = (b"\n\x08hunter_0\n\x08hunter_1\n\x04prey" +
-                      b"\x12G\n\x07hunters\x12\x04\x08\x03\x10x\x1a\x18Box(-1, 1, [3], float32)\"\x0bDiscrete(5)(\x010\x038\x05B\x01\x02H\x01R\x02\x00\x01X\x40" +
-                      b"\x12%\n\x04prey\x1a\x0bDiscrete(2)\"\x0bDiscrete(2)(\x03R\x01\x02")
+def reply_bytes():
+    """A ComputeActionsReply of a policy with a discrete and a continuous word, two rows."""
+    answer = query_pb2.QueryActions(policy_id="shared", rows=2, action_dtypes=[2, 1], actions=struct.pack("<ifif", 1, 1.0, 2, -2.0),
+                                    sampled_actions=struct.pack("<ifif", 1, 2.0, 2, -4.0), action_logp=[-0.5, -1.25], state_out=struct.pack("<ff", 0.25, 4.0))
+    answer.version.learner_epoch, answer.version.n = 3, 1234567
+    return query_pb2.ComputeActionsReply(policies=[answer]).SerializeToString()
 
 
-def encode(**changes):
-    request = dict(policy_id="shared", rows=2, obs_dtype=query_messages.FLOAT32, obs=struct.pack("<ff", 1, -2), action_mask=b"\1\0\1\1",
-                   agent_slots=[0, 300, -1], deterministic=True, state_in=struct.pack("<ff", 0.5, -1.5))
-    request.update(changes)
-    return query_messages.encode_request(**request)
+def descriptions():
+    hunters = query_pb2.PolicyDescription(
+        policy_id="hunters", observation_space="Box(-1, 1, [3], float32)", action_space="Discrete(5)", obs_dtype=1, obs_size=3, mask_size=5,
+        action_dtypes=[2], needs_agent_slots=True, agent_slots=[0, 1], state_size=64)
+    hunters.version.learner_epoch, hunters.version.n = 3, 120
+    prey = query_pb2.PolicyDescription(policy_id="prey", observation_space="Discrete(2)", action_space="Discrete(2)", obs_dtype=3, agent_slots=[2])
+    return query_pb2.DescribePoliciesReply(agent_ids=["hunter_0", "hunter_1", "prey"], policies=[hunters, prey])
 
 
-class MessagesTest(unittest.TestCase):
-    def test_reads_a_reply(self):
-        first, second = query_messages.decode_reply(REPLY_BYTES)
-        self.assertEqual(first, {"policy_id": "shared", "learner_epoch": 3, "version": 1234567, "rows": 2, "action_dtypes": [2, 1],
-                                 "actions": struct.pack("<ifif", 1, 1.0, 2, -2.0), "sampled_actions": struct.pack("<ifif", 1, 2.0, 2, -4.0),
-                                 "action_logp": [-0.5, -1.25], "state_out": struct.pack("<ff", 0.25, 4.0), "logits": b"", "mean": b"", "state_tag": 0})
-        self.assertEqual((second["policy_id"], second["version"], second["action_logp"], second["state_out"]), ("other", -1, [], b""))
+def request_bytes(policy_id, rows, obs_dtype, obs, deterministic=False, **more):
+    rows = query_pb2.QueryRows(policy_id=policy_id, rows=rows, obs_dtype=obs_dtype, obs=obs, **more)
+    return query_pb2.ComputeActionsRequest(policies=[rows], deterministic=deterministic).SerializeToString()
 
-    def test_skips_fields_it_does_not_know(self):
-        unknown = b"\x90\x03\x07" + b"\x9a\x03\x02ab" + b"\xa5\x03abcd" + b"\xa9\x03abcdefgh"  # fields 50 to 53, of every kind
-        policy = b"\x0a\x01p" + unknown
-        answer, = query_messages.decode_reply(unknown + b"\x0a" + bytes([len(policy)]) + policy)
-        self.assertEqual(answer["policy_id"], "p")
 
-    def test_refuses_other_bytes(self):
-        for data in (b"\xff" * 20, b"\x0a\x05ab", b"\x0b", b"\x0a\x03\x0a\x01\xff", b"\x08\x01\x0a\x02\x1a\x00\x0a"):
-            with self.assertRaises(ValueError, msg=data):
-                query_messages.decode_reply(data)
-        for size in range(1, len(REPLY_BYTES)):
-            try:
-                query_messages.decode_reply(REPLY_BYTES[:size])
-            except ValueError:
-                pass
+def encoded():
+    return request_bytes("shared", 2, 1, struct.pack("<ff", 1, -2), True, action_mask=b"\1\0\1\1", agent_slots=[0, 300, -1],
+                         state_in=struct.pack("<ff", 0.5, -1.5))
 
-    def test_a_number_in_a_text_s_place_is_no_size(self):
-        """bytes(NUMBER) is so many zeros: a server's answer of five bytes would take gigabytes."""
-        large = b"\x80\x80\x80\x80\x08"  # 2 GiB as a varint
-        for field in (1, 2, 5, 6, 7, 8):
-            policy = bytes([field << 3]) + large
-            with self.assertRaises(ValueError, msg=field):
-                query_messages.decode_reply(b"\x0a" + bytes([len(policy)]) + policy)
-        for data in (b"\x08" + large, b"\x12\x06\x08" + large, b"\x12\x06\x18" + large, b"\x12\x02\x2a\x00"):
-            with self.assertRaises(ValueError, msg=data):
-                query_messages.decode_descriptions(data)
-        policy = b"\x1a\x04abcd"  # a text where the number of rows belongs
-        with self.assertRaises(ValueError):
-            query_messages.decode_reply(b"\x0a" + bytes([len(policy)]) + policy)
 
-    def test_more_than_a_server_s_limits_is_refused_as_it_comes(self):
-        """Two bytes of an answer become a dict: 5 MiB of them took gigabytes."""
-        with self.assertRaisesRegex(ValueError, "more than 1024 policies"):
-            query_messages.decode_reply(b"\x0a\x00" * 1025)
-        self.assertEqual(len(query_messages.decode_reply(b"\x0a\x00" * 1024)), 1024)
-        with self.assertRaisesRegex(ValueError, "more than 1024 policies"):
-            query_messages.decode_descriptions(b"\x12\x00" * 1025)
-        with self.assertRaisesRegex(ValueError, "more than 1024 agents"):
-            query_messages.decode_descriptions(b"\x0a\x00" * 1025)
+@unittest.skipUnless(HAVE_CLIENT, "grpcio, numpy and protobuf are not installed")
+class AnswersTest(unittest.TestCase):
+    def setUp(self):
+        from troupe import query_calls
+        self.calls = query_calls
 
-    def test_reads_descriptions(self):
-        agents, (hunters, prey) = query_messages.decode_descriptions(DESCRIPTIONS_BYTES + b"\x50\x07")  # a field it does not know
-        self.assertEqual(agents, ["hunter_0", "hunter_1", "prey"])
-        self.assertEqual(hunters, {"policy_id": "hunters", "learner_epoch": 3, "version": 120, "observation_space": "Box(-1, 1, [3], float32)",
-                                   "action_space": "Discrete(5)", "obs_dtype": query_messages.FLOAT32, "obs_size": 3, "mask_size": 5,
-                                   "action_dtypes": [2], "needs_agent_slots": True, "agent_slots": [0, 1], "state_size": 64, "network": "",
-                                   "outputs": [], "logits_size": 0, "mean_size": 0, "versions": {}})
-        self.assertEqual((prey["version"], prey["needs_agent_slots"], prey["agent_slots"], prey["state_size"]), (0, False, [2], 0))
-        for data in (b"\xff" * 20, b"\x12\x03\x52\x01\x05", b"\x0a\x02\xff\xff", DESCRIPTIONS_BYTES[11:]):
-            with self.assertRaises(ValueError, msg=data):
-                query_messages.decode_descriptions(data)
-        self.assertEqual(query_messages.encode_describe_request(["a", "bc"]), b"\x0a\x01a\x0a\x02bc")
+    def refused(self, read, *arguments):
+        with self.assertRaises(self.calls.QueryError) as raised:
+            read(*arguments)
+        self.assertEqual(raised.exception.code, "INTERNAL", arguments)
+        return str(raised.exception)
 
-    @unittest.skipUnless(shutil.which("protoc"), "protoc is not installed")
-    def test_equals_protoc(self):
-        def protoc(what, kind, data):
-            done = subprocess.run(["protoc", f"--{what}=troupe.v1.{kind}", "-I", os.path.join(ROOT, "..", "proto"), "troupe/v1/query.proto"],
-                                  input=data, capture_output=True, check=True)
-            return done.stdout
-        self.assertEqual(protoc("encode", "ComputeActionsRequest", REQUEST.encode()), encode())
-        self.assertEqual(protoc("decode", "ComputeActionsRequest", encode()).decode(), REQUEST)
-        self.assertEqual(protoc("encode", "ComputeActionsReply", REPLY.encode()), REPLY_BYTES)
-        self.assertEqual(protoc("encode", "DescribePoliciesReply", DESCRIPTIONS.encode()), DESCRIPTIONS_BYTES)
-        self.assertEqual(protoc("decode", "DescribePoliciesRequest", query_messages.encode_describe_request(["a"])), b'policy_ids: "a"\n')
-        plain = encode(action_mask=b"", agent_slots=[], deterministic=False, state_in=b"")
-        text = protoc("decode", "ComputeActionsRequest", plain).decode()
-        self.assertNotIn("action_mask", text)
-        self.assertNotIn("state_in", text)
-        self.assertNotIn("deterministic", text)
+    def test_bytes_that_are_no_answer(self):
+        asked = [self.calls.Asked("shared", [[1.0], [-2.0]])]
+        for data in (b"\xff" * 20, b"\x0a\x05ab", b"\x0b", b"\x0a\x03\x0a\x01\xff", b"\x08\x01\x0a\x02\x1a\x00\x0a", b"\x53" * 5000,
+                     b"\x53" * (1 << 17)):
+            self.assertIn("the answer is", self.refused(self.calls.read_answer, data, asked))
+        whole = reply_bytes()
+        for size in range(len(whole)):
+            self.refused(self.calls.read_answer, whole[:size], asked)
+        self.assertEqual(self.calls.read_answer(whole + b"\x90\x03\x07", asked)[0].version, 1234567, "a field it does not know")
+        for data in (b"\xff" * 20, b"\x0a\x02\xff\xff", descriptions().SerializeToString()[11:], b"\x12\x03\x52\x01\x05"):
+            self.refused(self.calls.read_descriptions, data)
+        for data in (b"\x0a\x02\x1a\xff", b"\x0a\x04\x0a\x02\xff\xff", b"\xff"):
+            self.refused(self.calls.read_list, data)
+
+    def test_more_than_a_server_s_limits(self):
+        """Two bytes of an answer become a message: 5 MiB of them took gigabytes."""
+        asked = [self.calls.Asked("shared", [[1.0]])]
+        self.assertIn("the answer is of 1025 policies, expected 1", self.refused(self.calls.read_answer, b"\x0a\x00" * 1025, asked))
+        for flood in (b"\x0a\x00", b"\x12\x00", b"\x90\x03\x07", b"\xa5\x03abcd", b"\xa9\x03abcdefgh"):
+            for read in ((self.calls.read_answer, asked), (self.calls.read_descriptions,), (self.calls.read_list,)):
+                self.assertIn("the answer has more than 2048 parts", self.refused(read[0], flood * (5 << 17), *read[1:]))
+        self.assertIn("the answer has 1025 policies, expected at most 1024", self.refused(self.calls.read_descriptions, b"\x12\x00" * 1025))
+        self.assertIn("the answer has 1025 agents, expected at most 1024", self.refused(self.calls.read_descriptions, b"\x0a\x00" * 1025))
+        self.assertIn("the answer has 1025 policies, expected at most 1024", self.refused(self.calls.read_list, b"\x0a\x00" * 1025))
+        for field, what in (("outputs", "outputs"), ("versions", "versions")):
+            many = query_pb2.PolicyDescription(**{field: [""] * 65 if field == "outputs" else [query_pb2.LabelledVersion()] * 65})
+            reply = query_pb2.DescribePoliciesReply(policies=[many]).SerializeToString()
+            self.assertIn(f"the answer has 65 {what}, expected at most 64", self.refused(self.calls.read_descriptions, reply))
+        largest = query_pb2.DescribePoliciesReply(agent_ids=["agent"] * 1024, policies=[query_pb2.PolicyDescription(network="x" * 100)] * 1024)
+        self.assertEqual(len(self.calls.read_descriptions(largest.SerializeToString())), 1024, "as much as there may be is read")
+
+    def test_slots_of_nobody(self):
+        for slot in (3, -1):
+            reply = descriptions()
+            reply.policies[1].agent_slots[0] = slot
+            self.assertIn("slots of agents that it does not have", self.refused(self.calls.read_descriptions, reply.SerializeToString()))
+
+    def test_numbers_that_are_none(self):
+        asked = [self.calls.Asked("shared", [[1.0]])]
+        for seed in (-1, 2**64, 1.5, "1"):
+            with self.assertRaisesRegex(ValueError, "seed is .*, expected a whole number from 0 to 18446744073709551615"):
+                self.calls.encode_request(asked, seed=seed)
+        for least in ((-1, 0), (0, -1), (0, 2**63)):
+            with self.assertRaisesRegex(ValueError, "min_version's .* is .*, expected a whole number from 0 to"):
+                self.calls.Asked("shared", [[1.0]], min_version=least)
 
 
 class WithoutGrpcTest(unittest.TestCase):
     def test_says_what_is_missing_in_one_line(self):
-        code = "import sys\nsys.modules['grpc'] = None\nimport troupe.query"
-        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-        self.assertNotEqual(done.returncode, 0)
-        last = done.stderr.strip().splitlines()[-1]
-        self.assertIn("troupe.query needs numpy and grpcio", last)
-        self.assertIn("pip install numpy grpcio", last)
+        for module in ("query", "query_async"):
+            for missing in ("grpc", "google.protobuf", "numpy"):
+                code = f"import sys\nsys.modules['{missing}'] = None\nimport troupe.{module}"
+                done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+                self.assertNotEqual(done.returncode, 0)
+                last = done.stderr.strip().splitlines()[-1]
+                self.assertIn(f"troupe.{module} needs numpy, grpcio and protobuf", last)
+                self.assertIn("pip install numpy grpcio 'protobuf>=3.20.3'", last)
 
 
-@unittest.skipUnless(HAVE_CLIENT, "grpcio and numpy are not installed")
+@unittest.skipUnless(HAVE_CLIENT, "grpcio, numpy and protobuf are not installed")
 class ClientTest(unittest.TestCase):
     def setUp(self):
         import grpc
         from concurrent import futures
         self.requests = []
-        self.reply = REPLY_BYTES[:2 + 0x4e]
+        self.reply = reply_bytes()
 
         def answer(request, context):
             self.requests.append(request)
@@ -191,7 +137,7 @@ class ClientTest(unittest.TestCase):
             self.descriptions += 1
             if b"nobody" in request:
                 context.abort(grpc.StatusCode.NOT_FOUND, "there is no policy \"nobody\"")
-            return DESCRIPTIONS_BYTES
+            return descriptions().SerializeToString()
         self.descriptions = 0
         handlers = {name: grpc.unary_unary_rpc_method_handler(method) for name, method in (("ComputeActions", answer), ("DescribePolicies", describe))}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("troupe.v1.Query", handlers),))
@@ -207,7 +153,7 @@ class ClientTest(unittest.TestCase):
     def test_asks_and_reads(self):
         answer = self.client.compute_actions("shared", [[1.0], [-2.0]], action_mask=[[1, 0], [1, 1]], agent_slots=[0, 300, -1], deterministic=True,
                                              state_in=[[0.5], [-1.5]])
-        self.assertEqual(self.requests, [encode()])
+        self.assertEqual(self.requests, [encoded()])
         self.assertEqual((answer.policy_id, answer.learner_epoch, answer.version), ("shared", 3, 1234567))
         self.assertEqual(answer.actions.tolist(), [[1, 1.0], [2, -2.0]])
         self.assertEqual(answer.sampled_actions.tolist(), [[1, 2.0], [2, -4.0]])
@@ -236,7 +182,7 @@ class ClientTest(unittest.TestCase):
         with self.assertRaises(self.query.QueryError) as raised:
             self.client.compute_actions("shared", numpy.array([7, 8, 9], numpy.uint8))
         self.assertEqual(raised.exception.code, "INTERNAL")
-        self.assertEqual(self.requests[0], query_messages.encode_request("shared", 1, query_messages.UINT8, b"\x07\x08\x09"))
+        self.assertEqual(self.requests[0], request_bytes("shared", 1, 3, b"\x07\x08\x09"))
 
     def test_policies(self):
         hunters, prey = self.client.policies()
@@ -256,11 +202,11 @@ class ClientTest(unittest.TestCase):
                 self.client.compute_actions(policy_id, [[1.0]] * rows, agent=agent)
             return self.requests[-1]
 
-        def encoded(policy_id, slots, rows=2):
-            return query_messages.encode_request(policy_id, rows, query_messages.FLOAT32, struct.pack("<f", 1) * rows, agent_slots=slots)
-        self.assertEqual(sent(None, "hunter_1"), encoded("hunters", [1, 1]))
-        self.assertEqual(sent("hunters", ["hunter_1", "hunter_0"]), encoded("hunters", [1, 0]))
-        self.assertEqual(sent(None, "prey"), encoded("prey", []), "it takes none")
+        def expected(policy_id, slots, rows=2):
+            return request_bytes(policy_id, rows, 1, struct.pack("<f", 1) * rows, agent_slots=slots)
+        self.assertEqual(sent(None, "hunter_1"), expected("hunters", [1, 1]))
+        self.assertEqual(sent("hunters", ["hunter_1", "hunter_0"]), expected("hunters", [1, 0]))
+        self.assertEqual(sent(None, "prey"), expected("prey", []), "it takes none")
         self.assertEqual(self.descriptions, 1, "asked for once")
         for policy_id, agent, words in ((None, "hunter_2", "no policy plays hunter_2; policies and their agents: hunters (hunter_0 hunter_1), prey (prey)"),
                                         ("prey", "hunter_0", "no policy 'prey' plays hunter_0"),

@@ -16,21 +16,36 @@ import unittest
 ROOT = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(ROOT, ".."))
 
-from troupe import query_messages as messages  # noqa: E402
-
-HAVE_CLIENT = bool(importlib.util.find_spec("grpc") and importlib.util.find_spec("numpy"))
-
-
-def field(number, data):
-    return messages._bytes(number, data)
+HAVE_CLIENT = all(importlib.util.find_spec(name) for name in ("grpc", "numpy", "google")) and importlib.util.find_spec("google.protobuf") is not None
+if HAVE_CLIENT:
+    from troupe.v1 import query_pb2
 
 
-def reply(policies=1, policy_id="p", rows=1, version=1, state=b"", tag=0, extra=b""):
+def reply(policies=1, rows=1, **more):
     """A ComputeActionsReply: of each policy one int32 word a row."""
-    one = (field(1, policy_id.encode()) + field(2, messages._number(1, 1) + messages._number(2, version)) + messages._number(3, rows) + field(4, b"\x02") +
-           field(5, bytes(4 * rows)) + field(6, bytes(4 * rows)) + field(7, struct.pack(f"<{rows}f", *[-1.5] * rows)) + field(8, state) + extra +
-           messages._fixed64(11, tag))
-    return field(1, one) * policies
+    one = query_pb2.QueryActions(policy_id="p", rows=rows, action_dtypes=[2], actions=bytes(4 * rows), sampled_actions=bytes(4 * rows), action_logp=[-1.5] * rows,
+                                 **more)
+    return query_pb2.ComputeActionsReply(policies=[one] * policies).SerializeToString()
+
+
+def refusal(code, words):
+    """What a stream has in an answer's place."""
+    reply = query_pb2.ComputeActionsReply()
+    reply.error.code, reply.error.message = code, words
+    return reply.SerializeToString()
+
+
+def rows_of(agent, *values, **more):
+    return query_pb2.QueryRows(rows=len(values), obs_dtype=1, obs=struct.pack(f"<{len(values)}f", *values), agent_ids=[agent], **more)
+
+
+def listed():
+    reply = query_pb2.ListPoliciesReply()
+    policy = reply.policies.add(policy_id="p")
+    policy.version.learner_epoch, policy.version.n = 3, 7
+    best = policy.versions.add(label="best")
+    best.version.learner_epoch, best.version.n = 2, 5
+    return reply.SerializeToString()
 
 
 class FakeServer:
@@ -49,7 +64,7 @@ class FakeServer:
             for request in requests:
                 yield self.take(request, context)
         handlers = {"ComputeActions": grpc.unary_unary_rpc_method_handler(unary), "StreamActions": grpc.stream_stream_rpc_method_handler(stream),
-                    "ListPolicies": grpc.unary_unary_rpc_method_handler(lambda request, context: LIST)}
+                    "ListPolicies": grpc.unary_unary_rpc_method_handler(lambda request, context: listed())}
         self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(4))
         self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("troupe.v1.Query", handlers),))
         port = self.server.add_insecure_port("127.0.0.1:0") if credentials is None else self.server.add_secure_port("localhost:0", credentials)
@@ -70,49 +85,6 @@ class FakeServer:
         self.server.stop(0).wait()
 
 
-LIST = field(1, field(1, b"p") + field(2, messages._number(1, 3) + messages._number(2, 7)) +
-             field(3, field(1, b"best") + field(2, messages._number(1, 2) + messages._number(2, 5))))
-
-
-@unittest.skipUnless(shutil.which("protoc"), "protoc is not installed")
-class BytesTest(unittest.TestCase):
-    def protoc(self, what, kind, data):
-        done = subprocess.run(["protoc", f"--{what}=troupe.v1.{kind}", "-I", os.path.join(ROOT, "..", "..", "proto"), "troupe/v1/query.proto"],
-                              input=data, capture_output=True, check=True)
-        return done.stdout
-
-    def test_everything_that_may_be_asked(self):
-        rows = messages.encode_rows(None, 1, messages.FLOAT32, b"abcd", state_in=b"efgh", version="best", min_version=(3, 120), agent_ids=["a", "bc"],
-                                    state_tag=0x0102030405060708)
-        text = self.protoc("decode", "ComputeActionsRequest", messages.encode_requests([rows], outputs=["action", "logits"], seed=0)).decode()
-        self.assertEqual(text, 'policies {\n  rows: 1\n  obs_dtype: DTYPE_FLOAT32\n  obs: "abcd"\n  state_in: "efgh"\n  version: "best"\n  min_version {\n'
-                               '    learner_epoch: 3\n    n: 120\n  }\n  agent_ids: "a"\n  agent_ids: "bc"\n  state_tag: 72623859790382856\n}\n'
-                               'outputs: "action"\noutputs: "logits"\nseed: 0\n')
-        plain = self.protoc("decode", "ComputeActionsRequest", messages.encode_requests([messages.encode_rows("p", 1, 1, b"abcd")])).decode()
-        self.assertEqual(plain, 'policies {\n  policy_id: "p"\n  rows: 1\n  obs_dtype: DTYPE_FLOAT32\n  obs: "abcd"\n}\n', "a seed is there or not")
-
-    def test_what_is_answered(self):
-        refused = self.protoc("encode", "ComputeActionsReply", b'error { code: 5 message: "nobody" }')
-        self.assertEqual(messages.decode_stream_reply(refused), ([], (5, "nobody")))
-        data = self.protoc("encode", "ComputeActionsReply", b'policies { policy_id: "p" rows: 1 logits: "abcd" mean: "efgh" state_tag: 9 }')
-        answer, = messages.decode_reply(data)
-        self.assertEqual((answer["logits"], answer["mean"], answer["state_tag"]), (b"abcd", b"efgh", 9))
-        listed = self.protoc("encode", "ListPoliciesReply", b'policies { policy_id: "p" version { learner_epoch: 3 n: 7 } '
-                                                            b'versions { label: "best" version { learner_epoch: 2 n: 5 } } }')
-        self.assertEqual(listed, LIST)
-        self.assertEqual(messages.decode_list(listed), {"p": {"latest": (3, 7), "best": (2, 5)}})
-        described = self.protoc("encode", "DescribePoliciesReply", b'policies { policy_id: "p" network: "mlp [4] tanh" outputs: "action" outputs: "mean" '
-                                                                   b'mean_size: 2 versions { label: "best" version { n: 5 } } }')
-        _, (policy,) = messages.decode_descriptions(described)
-        self.assertEqual((policy["network"], policy["outputs"], policy["mean_size"], policy["versions"]),
-                         ("mlp [4] tanh", ["action", "mean"], 2, {"best": (0, 5)}))
-        for data in (b"\x0a\x02\x1a\xff", b"\x0a\x04\x0a\x02\xff\xff", b"\xff"):
-            with self.assertRaises(ValueError):
-                messages.decode_list(data)
-        with self.assertRaises(ValueError):
-            messages.decode_list(field(1, field(1, b"p") + field(3, b"") + b"\x1a\x00" * 65))
-
-
 class ClientTestCase(unittest.TestCase):
     def client(self, addresses, **options):
         from troupe.query import PolicyClient
@@ -121,7 +93,7 @@ class ClientTestCase(unittest.TestCase):
         return client
 
 
-@unittest.skipUnless(HAVE_CLIENT, "grpcio and numpy are not installed")
+@unittest.skipUnless(HAVE_CLIENT, "grpcio, numpy and protobuf are not installed")
 class ServersTest(ClientTestCase):
     def test_are_asked_in_turns_and_one_that_is_gone_costs_no_call(self):
         servers = [FakeServer(self) for _ in range(3)]
@@ -165,20 +137,24 @@ class ServersTest(ClientTestCase):
 
     def test_what_is_asked_beside_rows(self):
         import numpy
-        server = FakeServer(self, lambda request: reply(rows=2, policies=request.count(b"\x52\x01"), state=struct.pack("<4f", 1, 2, 3, 4), tag=77,
-                                                         extra=field(9, bytes(8)) + field(10, bytes(16))))
+        server = FakeServer(self, lambda request: reply(rows=2, policies=request.count(b"\x52\x01"), state_out=struct.pack("<4f", 1, 2, 3, 4),
+                                                         state_tag=77, logits=bytes(8), mean=bytes(16)))
         client = self.client(server.address)
         answers = client.compute_agents({"a": [[1.0], [2.0]], "b": [[3.0], [4.0]]}, version=12, min_version=(3, 9), outputs=(), seed=5)
         self.assertEqual(list(answers), ["a", "b"])
         state = answers["b"].state_out
         self.assertEqual((state.tolist(), state.tag, state[1:].tag), ([[1, 2], [3, 4]], 77, 77))
         self.assertEqual((answers["a"].logits.shape, answers["a"].mean.shape), ((2, 1), (2, 2)))
-        rows = [messages.encode_rows(None, 2, messages.FLOAT32, struct.pack("<ff", *values), version="12", min_version=(3, 9), agent_ids=[agent])
-                for agent, values in (("a", (1, 2)), ("b", (3, 4)))]
-        self.assertEqual(server.requests[-1], messages.encode_requests(rows, seed=5))
-        client.compute_agents({"a": [[1.0], [2.0]]}, states={"a": state})
-        self.assertEqual(server.requests[-1], messages.encode_requests(
-            [messages.encode_rows(None, 2, messages.FLOAT32, struct.pack("<ff", 1, 2), state_in=struct.pack("<4f", 1, 2, 3, 4), agent_ids=["a"], state_tag=77)]))
+        rows = [rows_of("a", 1, 2, version="12"), rows_of("b", 3, 4, version="12")]
+        for each in rows:
+            each.min_version.learner_epoch, each.min_version.n = 3, 9
+        self.assertEqual(server.requests[-1], query_pb2.ComputeActionsRequest(policies=rows, seed=5).SerializeToString())
+        client.compute_agents({"a": [[1.0], [2.0]]}, states={"a": state}, outputs=["action", "state_out", "log_prob", "sampled_action"])
+        self.assertEqual(server.requests[-1], query_pb2.ComputeActionsRequest(
+            policies=[rows_of("a", 1, 2, state_in=struct.pack("<4f", 1, 2, 3, 4), state_tag=77)],
+            outputs=["action", "state_out", "log_prob", "sampled_action"]).SerializeToString())
+        client.compute_agents({"a": [[1.0], [2.0]]}, seed=0)
+        self.assertTrue(query_pb2.ComputeActionsRequest.FromString(server.requests[-1]).HasField("seed"), "0 is a seed")
         client.compute_agents({"a": [[1.0], [2.0]]}, states={"a": numpy.array(state)})
         self.assertNotIn(struct.pack("<Q", 77), server.requests[-1], "an array of one's own has no tag")
         self.assertEqual(client.compute_agents({}), {})
@@ -187,7 +163,8 @@ class ServersTest(ClientTestCase):
         self.assertEqual(client.list_policies(), {"p": {"latest": (3, 7), "best": (2, 5)}})
 
     def test_outputs_that_were_not_asked_for_are_none(self):
-        server = FakeServer(self, lambda request: field(1, field(1, b"p") + messages._number(3, 1) + field(4, b"\x02") + field(5, bytes(4))))
+        server = FakeServer(self, lambda request: query_pb2.ComputeActionsReply(
+            policies=[query_pb2.QueryActions(policy_id="p", rows=1, action_dtypes=[2], actions=bytes(4))]).SerializeToString())
         answer = self.client(server.address).compute_actions("p", [[1.0]], outputs=["action"])
         self.assertEqual((answer.actions.tolist(), answer.sampled_actions, answer.action_logp, answer.state_out, answer.logits), ([[0]], None, None, None, None))
         from troupe.query import QueryError
@@ -235,11 +212,11 @@ class ServersTest(ClientTestCase):
         self.assertEqual(server.metadata[-1]["token"], "z")
 
 
-@unittest.skipUnless(HAVE_CLIENT, "grpcio and numpy are not installed")
+@unittest.skipUnless(HAVE_CLIENT, "grpcio, numpy and protobuf are not installed")
 class StreamTest(ClientTestCase):
     def test_answers_and_refusals(self):
         from troupe.query import QueryError
-        server = FakeServer(self, lambda request: field(2, messages._number(1, 5) + field(2, b"nobody")) if b"nobody" in request else reply())
+        server = FakeServer(self, lambda request: refusal(5, "nobody") if b"nobody" in request else reply())
         with self.client(server.address).stream() as stream:
             for _ in range(3):
                 self.assertEqual(stream.compute_actions("p", [[1.0]]).action_logp.tolist(), [-1.5])
@@ -276,7 +253,7 @@ class StreamTest(ClientTestCase):
     def test_what_a_server_lacks_for_now_is_asked_of_the_next(self):
         from troupe.query import QueryError
         def lacks(request):
-            return field(2, messages._number(1, 14) + field(2, b"no weights yet"))
+            return refusal(14, "no weights yet")
         servers = [FakeServer(self, lacks), FakeServer(self)]
         with self.client([server.address for server in servers], retries=1).stream() as stream:
             for _ in range(6):
@@ -308,7 +285,7 @@ class StreamTest(ClientTestCase):
             self.assertEqual(len(answers), 80)
 
 
-@unittest.skipUnless(HAVE_CLIENT, "grpcio and numpy are not installed")
+@unittest.skipUnless(HAVE_CLIENT, "grpcio, numpy and protobuf are not installed")
 class AsyncTest(unittest.TestCase):
     def test_many_at_a_time_from_several_servers(self):
         from troupe.query import QueryError

@@ -27,10 +27,11 @@ import time
 try:
     import grpc
     import numpy
-except ImportError as error:
-    raise ImportError(f"troupe.query needs numpy and grpcio ({error}): python3 -m pip install numpy grpcio") from None
 
-from troupe import query_calls, query_messages
+    from troupe import query_calls
+except ImportError as error:
+    raise ImportError(f"troupe.query needs numpy, grpcio and protobuf ({error}): python3 -m pip install numpy grpcio 'protobuf>=3.20.3'") from None
+
 from troupe.query_calls import PolicyActions, PolicyDescription, PolicyState, QueryError  # noqa: F401
 
 _GONE = ("UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED")  # what ends a stream, beside its own deadline
@@ -52,10 +53,10 @@ class _Asker:
         size], state_out of the agents' decisions before, for a policy that remembers; None: each row is its agent's first. version: "latest",
         "best", another label, or a number of updates; min_version: (learner epoch, version), at least so new. outputs: by name what the answer
         has, see PolicyDescription.outputs. seed: of the samples; the same one has the same answer. timeout: seconds, of the client's. QueryError."""
-        rows = len(numpy.atleast_2d(numpy.asarray(obs)))
         if agent is not None:
             if agent_slots is not None:
                 raise ValueError("got agent and agent_slots, expected one of them")
+            rows = len(numpy.atleast_2d(numpy.asarray(obs)))
             policy_id, agent_slots = self._resolve(policy_id, query_calls.agents_of(agent, rows), rows)
         elif policy_id is None:
             raise ValueError("got neither policy_id nor agent, expected one of them")
@@ -70,7 +71,7 @@ class _Asker:
         return dict(zip(observations, self._ask(asked, deterministic, outputs, seed, timeout))) if asked else {}
 
     def _ask(self, asked, deterministic, outputs, seed, timeout):
-        request = query_messages.encode_requests([each.bytes for each in asked], deterministic, outputs, seed)
+        request = query_calls.encode_request(asked, deterministic, outputs, seed)
         return self._exchange(request, timeout, lambda reply: query_calls.read_answer(reply, asked, outputs))
 
     def _resolve(self, policy_id, agents, rows):
@@ -97,6 +98,8 @@ class PolicyClient(_Asker):
         self._metadata = tuple(metadata)
         self._servers = query_calls.Servers(len(addresses), retries)
         self._channels = [query_calls.open_channel(grpc, each, credentials) for each in addresses]
+        # A method's callable costs more to make than to call.
+        self._unary = [{method: channel.unary_unary(method) for method in query_calls.UNARY} for channel in self._channels]
         self._known = []  # the last answer of policies()
 
     def close(self):
@@ -111,7 +114,7 @@ class PolicyClient(_Asker):
 
     def policies(self, policy_ids=()):
         """-> a list of PolicyDescription: all policies, or those of `policy_ids`. QueryError."""
-        return self._call(query_calls.DESCRIBE, query_messages.encode_describe_request(policy_ids), None, query_calls.read_descriptions)
+        return self._call(query_calls.DESCRIBE, query_calls.encode_describe_request(policy_ids), None, query_calls.read_descriptions)
 
     def list_policies(self):
         """-> {policy id: {"latest" or a label: (learner epoch, version)}}. QueryError."""
@@ -130,24 +133,25 @@ class PolicyClient(_Asker):
         return self._call(query_calls.COMPUTE, request, timeout, read)
 
     def _call(self, method, request, timeout, read):
-        def attempt(channel, left):
+        def attempt(server, left):
             try:
-                return channel.unary_unary(method)(request, timeout=left, metadata=self._metadata)
+                return self._unary[server][method](request, timeout=left, metadata=self._metadata)
             except grpc.RpcError as error:
                 raise _error(error) from None
         return read(self._try(attempt, timeout))
 
     def _try(self, attempt, timeout):
-        """attempt(channel, seconds left) at one server after the other, until it does not raise UNAVAILABLE."""
+        """attempt(server's index, seconds left) at one server after the other, until it does not raise UNAVAILABLE."""
         end = time.monotonic() + (self._timeout if timeout is None else timeout)
         failure = None
         for server, pause in self._servers.tries():
             left = end - time.monotonic()
             if failure is not None and left <= pause:
                 break
-            time.sleep(pause)
+            if pause > 0:
+                time.sleep(pause)  # of 0 takes as long as a query
             try:
-                reply = attempt(self._channels[server], end - time.monotonic())
+                reply = attempt(server, end - time.monotonic())
             except QueryError as error:
                 if error.code != "UNAVAILABLE":
                     raise
@@ -209,9 +213,9 @@ class PolicyStream(_Asker):
                 self._watch = threading.Thread(target=self._cancel_late, name="troupe stream", daemon=True)
                 self._watch.start()
 
-            def ask(channel, left):
+            def ask(server, left):
                 try:
-                    return read(self._attempt(channel, request, left))
+                    return read(self._attempt(server, request, left))
                 except QueryError as error:
                     if error.code == "UNAVAILABLE":
                         self._end()  # the next server may have what this one lacks
@@ -219,12 +223,12 @@ class PolicyStream(_Asker):
 
             return self._client._try(ask, timeout)
 
-    def _attempt(self, channel, request, left):
-        """On the stream that stands; else on a new one of `channel`."""
+    def _attempt(self, server, request, left):
+        """On the stream that stands; else on a new one to `server`."""
         stood = self._call is not None
         if not stood:
             self._requests = queue.SimpleQueue()
-            self._call = channel.stream_stream(query_calls.STREAM)(iter(self._requests.get, None), metadata=self._client._metadata)
+            self._call = self._client._channels[server].stream_stream(query_calls.STREAM)(iter(self._requests.get, None), metadata=self._client._metadata)
         deadline = self._deadline = time.monotonic() + left
         self._requests.put(request)
         try:
@@ -240,5 +244,5 @@ class PolicyStream(_Asker):
             raise QueryError("DEADLINE_EXCEEDED", f"no answer within {left:.3g} s")
         # A stream that stood may have ended for its own reasons: silence, a server that went down. That is no failure of the server that is asked.
         if stood and code in _GONE:
-            return self._attempt(channel, request, deadline - time.monotonic())
+            return self._attempt(server, request, deadline - time.monotonic())
         raise QueryError(code, message)

@@ -14,10 +14,11 @@ try:
     import grpc
     import grpc.aio
     import numpy
-except ImportError as error:
-    raise ImportError(f"troupe.query_async needs numpy and grpcio ({error}): python3 -m pip install numpy grpcio") from None
 
-from troupe import query_calls, query_messages
+    from troupe import query_calls
+except ImportError as error:
+    raise ImportError(f"troupe.query_async needs numpy, grpcio and protobuf ({error}): python3 -m pip install numpy grpcio 'protobuf>=3.20.3'") from None
+
 from troupe.query_calls import PolicyActions, PolicyDescription, PolicyState, QueryError  # noqa: F401
 
 
@@ -32,6 +33,7 @@ class AsyncPolicyClient:
         self._metadata = tuple(metadata)
         self._servers = query_calls.Servers(len(addresses), retries)
         self._channels = [query_calls.open_channel(grpc.aio, each, credentials) for each in addresses]
+        self._unary = [{method: channel.unary_unary(method) for method in query_calls.UNARY} for channel in self._channels]
         self._known = []  # the last answer of policies()
 
     async def close(self):
@@ -46,7 +48,7 @@ class AsyncPolicyClient:
 
     async def policies(self, policy_ids=()):
         """As PolicyClient.policies."""
-        return query_calls.read_descriptions(await self._call(query_calls.DESCRIBE, query_messages.encode_describe_request(policy_ids), None))
+        return query_calls.read_descriptions(await self._call(query_calls.DESCRIBE, query_calls.encode_describe_request(policy_ids), None))
 
     async def list_policies(self):
         """As PolicyClient.list_policies."""
@@ -55,10 +57,10 @@ class AsyncPolicyClient:
     async def compute_actions(self, policy_id, obs, action_mask=None, agent_slots=None, deterministic=False, agent=None, state_in=None, version=None,
                               min_version=None, outputs=(), seed=None, timeout=None):
         """As PolicyClient.compute_actions."""
-        rows = len(numpy.atleast_2d(numpy.asarray(obs)))
         if agent is not None:
             if agent_slots is not None:
                 raise ValueError("got agent and agent_slots, expected one of them")
+            rows = len(numpy.atleast_2d(numpy.asarray(obs)))
             policy_id, agent_slots = await self._resolve(policy_id, query_calls.agents_of(agent, rows), rows)
         elif policy_id is None:
             raise ValueError("got neither policy_id nor agent, expected one of them")
@@ -72,7 +74,7 @@ class AsyncPolicyClient:
         return dict(zip(observations, await self._ask(asked, deterministic, outputs, seed, timeout))) if asked else {}
 
     async def _ask(self, asked, deterministic, outputs, seed, timeout):
-        request = query_messages.encode_requests([each.bytes for each in asked], deterministic, outputs, seed)
+        request = query_calls.encode_request(asked, deterministic, outputs, seed)
         return query_calls.read_answer(await self._call(query_calls.COMPUTE, request, timeout), asked, outputs)
 
     async def _resolve(self, policy_id, agents, rows):
@@ -93,7 +95,7 @@ class AsyncPolicyClient:
             if pause > 0:
                 await asyncio.sleep(pause)
             try:
-                reply = await self._channels[server].unary_unary(method)(request, timeout=end - time.monotonic(), metadata=self._metadata)
+                reply = await self._unary[server][method](request, timeout=end - time.monotonic(), metadata=self._metadata)
             except grpc.RpcError as error:
                 failure = QueryError(error.code().name, error.details())
                 if failure.code != "UNAVAILABLE":

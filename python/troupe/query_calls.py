@@ -1,21 +1,28 @@
 """What the clients of troupe.query and troupe.query_async have in common: requests and answers, and which server is asked next. No network."""
 
 import collections
+import operator
 import random
 import re
 import time
 
 import numpy
+from google.protobuf import message
 
-from troupe import query_messages
+from troupe.v1 import common_pb2, query_pb2
 
 COMPUTE, STREAM = "/troupe.v1.Query/ComputeActions", "/troupe.v1.Query/StreamActions"
 DESCRIBE, LIST = "/troupe.v1.Query/DescribePolicies", "/troupe.v1.Query/ListPolicies"
+UNARY = (COMPUTE, DESCRIBE, LIST)
 MAX_MESSAGE_BYTES = 5 << 20  # as the server's limit
 CHANNEL_OPTIONS = [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES), ("grpc.max_send_message_length", MAX_MESSAGE_BYTES)]
 CODES = ("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED",
          "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS",
          "UNAUTHENTICATED")
+FLOAT32, INT32, UINT8 = common_pb2.DTYPE_FLOAT32, common_pb2.DTYPE_INT32, common_pb2.DTYPE_UINT8
+# Of an answer, as the server's limits. Two bytes may be a message of a hundred: parts are counted before a long answer is parsed.
+MAX_POLICIES, MAX_AGENTS, MAX_NAMES, MAX_PARTS, SHORT_BYTES = 1024, 1024, 64, 2048, 1 << 16
+_KINDS = {INT32: "<i4", FLOAT32: "<f4"}
 DOWN_S = 1.0  # a server that was not there is not asked first for so long
 BACKOFF_S = 0.05  # before the second try at a server alone; doubles
 
@@ -104,26 +111,64 @@ class Servers:
         self._down_until[server] = 0.0
 
 
+def _number(what, value, largest):
+    """ValueError unless it is a whole number from 0 to `largest`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= largest:
+        raise ValueError(f"{what} is {value!r}, expected a whole number from 0 to {largest}")
+    return number
+
+
 class Asked:
-    """Rows for one policy: their bytes, and what an answer to them has to be like."""
+    """Rows for one policy: their message, and what an answer to them has to be like."""
 
     def __init__(self, policy_id, obs, action_mask=None, agent_slots=None, state_in=None, agent_ids=(), version=None, min_version=None):
-        obs = numpy.atleast_2d(numpy.asarray(obs))
+        obs = numpy.asarray(obs)
+        if obs.ndim < 2:
+            obs = numpy.atleast_2d(obs)
         if obs.ndim != 2:
             raise ValueError(f"obs has shape {obs.shape}, expected [rows, size]: flatten observations first")
         as_bytes = obs.dtype == numpy.uint8
         if not as_bytes:
-            obs = obs.astype("<f4")
-        mask = b"" if action_mask is None else numpy.atleast_2d(action_mask).astype(numpy.uint8).tobytes()
-        slots = [] if agent_slots is None else [int(slot) for slot in numpy.atleast_1d(agent_slots)]
+            obs = obs.astype("<f4", copy=False)
         tag = getattr(state_in, "tag", 0)
         state = None if state_in is None else numpy.atleast_2d(numpy.asarray(state_in, "<f4"))
         if state is not None and (state.ndim != 2 or len(state) != len(obs)):
             raise ValueError(f"state_in has shape {state.shape}, expected [{len(obs)}, state size]")
         self.rows = len(obs)
         self.state = b"" if state is None else state.tobytes()
-        self.bytes = query_messages.encode_rows(policy_id, len(obs), query_messages.UINT8 if as_bytes else query_messages.FLOAT32, obs.tobytes(),
-                                                mask, slots, self.state, "" if version is None else str(version), min_version, agent_ids, tag)
+        self.message = query_pb2.QueryRows(policy_id=policy_id or "", rows=len(obs), obs_dtype=UINT8 if as_bytes else FLOAT32, obs=obs.tobytes())
+        if action_mask is not None:
+            self.message.action_mask = numpy.atleast_2d(action_mask).astype(numpy.uint8).tobytes()
+        if agent_slots is not None:
+            self.message.agent_slots.extend(int(slot) for slot in numpy.atleast_1d(agent_slots))
+        if self.state:
+            self.message.state_in = self.state
+            self.message.state_tag = tag
+        if version is not None:
+            self.message.version = str(version)
+        if min_version is not None:
+            epoch, number = min_version
+            self.message.min_version.learner_epoch = _number("min_version's learner epoch", epoch, 2**64 - 1)
+            self.message.min_version.n = _number("min_version's number", number, 2**63 - 1)
+        if agent_ids:
+            self.message.agent_ids.extend(agent_ids)
+
+
+def encode_request(asked, deterministic=False, outputs=(), seed=None):
+    """A ComputeActionsRequest, as bytes."""
+    request = query_pb2.ComputeActionsRequest(policies=[each.message for each in asked], deterministic=bool(deterministic), outputs=outputs)
+    if seed is not None:
+        request.seed = _number("seed", seed, 2**64 - 1)
+    return request.SerializeToString()
+
+
+def encode_describe_request(policy_ids):
+    """A DescribePoliciesRequest, as bytes."""
+    return query_pb2.DescribePoliciesRequest(policy_ids=policy_ids).SerializeToString()
 
 
 def ask_for_agents(observations, action_masks=None, states=None, version=None, min_version=None):
@@ -136,89 +181,145 @@ def ask_for_agents(observations, action_masks=None, states=None, version=None, m
     return [Asked(None, obs, masks.get(agent), None, states.get(agent), [agent], version, min_version) for agent, obs in observations.items()]
 
 
-def _words(data, answer):
+def _varint(data, at):
+    """-> (the number that begins at data[at], where it ends)"""
+    number = 0
+    for shift in range(0, 70, 7):
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+    raise IndexError
+
+
+def _check_parts(data):
+    """QueryError for a long answer of more parts than a server's limits allow. Whether it is one at all is protobuf's to say."""
+    at, parts = 0, 0
+    sizes = {0: None, 1: 8, 2: None, 5: 4}
+    try:
+        while at < len(data):
+            parts += 1
+            if parts > MAX_PARTS:
+                raise QueryError("INTERNAL", f"the answer has more than {MAX_PARTS} parts")
+            key, at = _varint(data, at)
+            size = sizes[key & 7]
+            if size is None:
+                size, at = _varint(data, at)
+                at += size if key & 7 == 2 else 0
+            else:
+                at += size
+    except (IndexError, KeyError):
+        pass
+
+
+def _parse(kind, data):
+    """-> a message of `kind`. QueryError for bytes that are none."""
+    if len(data) > SHORT_BYTES:
+        _check_parts(data)
+    try:
+        return kind.FromString(data)
+    except (message.DecodeError, UnicodeDecodeError, RecursionError):  # the latter two of protobuf in pure Python
+        raise QueryError("INTERNAL", f"the answer is no {kind.DESCRIPTOR.name}") from None
+
+
+def _bounded(values, most, what):
+    if len(values) > most:
+        raise QueryError("INTERNAL", f"the answer has {len(values)} {what}, expected at most {most}")
+    return values
+
+
+def _words(data, rows, dtypes):
     """Bytes of 4-byte words -> [rows, words]; None: no bytes."""
-    rows, dtypes = answer["rows"], answer["action_dtypes"]
-    kinds = {query_messages.INT32: "<i4", query_messages.FLOAT32: "<f4"}
-    if len(data) != 4 * rows * len(dtypes) or any(dtype not in kinds for dtype in dtypes):
+    if len(data) != 4 * rows * len(dtypes) or any(dtype not in (INT32, FLOAT32) for dtype in dtypes):
         raise QueryError("INTERNAL", "the answer's arrays are not as long as it says")
     if len(set(dtypes)) == 1:
-        return numpy.frombuffer(data, kinds[dtypes[0]]).reshape(rows, len(dtypes))
-    columns = {kind: numpy.frombuffer(data, kind).reshape(rows, len(dtypes)) for kind in kinds.values()}
+        return numpy.frombuffer(data, _KINDS[dtypes[0]]).reshape(rows, len(dtypes))
+    columns = {dtype: numpy.frombuffer(data, kind).reshape(rows, len(dtypes)) for dtype, kind in _KINDS.items()}
     words = numpy.empty((rows, len(dtypes)), numpy.float64)
     for i, dtype in enumerate(dtypes):
-        words[:, i] = columns[kinds[dtype]][:, i]
+        words[:, i] = columns[dtype][:, i]
     return words
 
 
 def _columns(data, rows, what):
     """Bytes of float32 -> [rows, columns]; None: no bytes."""
+    if not data:
+        return None
     if len(data) % (4 * max(rows, 1)):
         raise QueryError("INTERNAL", f"the answer has {len(data)} bytes of {what} for {rows} rows")
-    return numpy.frombuffer(data, "<f4").reshape(rows, -1) if data else None
+    return numpy.frombuffer(data, "<f4").reshape(rows, -1)
 
 
 def _state(answer, asked):
-    data = answer["state_out"]
+    data = answer.state_out
     if asked.state and len(data) not in (0, len(asked.state)):
         raise QueryError("INTERNAL", f"the answer has {len(data)} bytes of states for {asked.rows} rows")
     state = _columns(data, asked.rows, "states")
     if state is None:
         return None
     state = state.view(PolicyState)
-    state.tag = answer["state_tag"]
+    state.tag = answer.state_tag
     return state
 
 
 def _actions(answer, asked, outputs):
-    if answer["rows"] != asked.rows:
-        raise QueryError("INTERNAL", f"the answer is of {answer['rows']} rows, expected {asked.rows}")
+    rows = answer.rows
+    if rows != asked.rows:
+        raise QueryError("INTERNAL", f"the answer is of {rows} rows, expected {asked.rows}")
 
     def has(output):
         return not outputs or output in outputs
-    if len(answer["action_logp"]) != (asked.rows if has("log_prob") else 0):
+    logps = answer.action_logp[:]
+    if len(logps) != (rows if has("log_prob") else 0):
         raise QueryError("INTERNAL", "the answer's arrays are not as long as it says")
-    return PolicyActions(answer["policy_id"], answer["learner_epoch"], answer["version"],
-                         _words(answer["actions"], answer) if has("action") else None,
-                         _words(answer["sampled_actions"], answer) if has("sampled_action") else None,
-                         numpy.array(answer["action_logp"], numpy.float32) if has("log_prob") else None, _state(answer, asked),
-                         _columns(answer["logits"], asked.rows, "logits"), _columns(answer["mean"], asked.rows, "means"))
+    dtypes, version = answer.action_dtypes[:], answer.version
+    return PolicyActions(answer.policy_id, version.learner_epoch, version.n, _words(answer.actions, rows, dtypes) if has("action") else None,
+                         _words(answer.sampled_actions, rows, dtypes) if has("sampled_action") else None,
+                         numpy.array(logps, numpy.float32) if has("log_prob") else None, _state(answer, asked),
+                         _columns(answer.logits, rows, "logits"), _columns(answer.mean, rows, "means"))
 
 
 def read_answer(data, asked, outputs=()):
     """-> [PolicyActions], one for each of `asked`. QueryError: what the server refused in a stream, or an answer that makes no sense."""
-    try:
-        answers, refusal = query_messages.decode_stream_reply(data)
-    except ValueError as error:
-        raise QueryError("INTERNAL", str(error)) from None
-    if refusal is not None:
-        code, message = refusal
-        raise QueryError(CODES[code] if 0 < code < len(CODES) else "UNKNOWN", message)
-    if len(answers) != len(asked):
-        raise QueryError("INTERNAL", f"the answer is of {len(answers)} policies, expected {len(asked)}")
-    return [_actions(answer, each, outputs) for answer, each in zip(answers, asked)]
+    reply = _parse(query_pb2.ComputeActionsReply, data)
+    if reply.HasField("error"):
+        code = reply.error.code
+        raise QueryError(CODES[code] if 0 < code < len(CODES) else "UNKNOWN", reply.error.message)
+    if len(reply.policies) != len(asked):
+        raise QueryError("INTERNAL", f"the answer is of {len(reply.policies)} policies, expected {len(asked)}")
+    return [_actions(answer, each, outputs) for answer, each in zip(reply.policies, asked)]
+
+
+def _version(version):
+    return version.learner_epoch, version.n
+
+
+def _versions(labelled):
+    return {each.label: _version(each.version) for each in _bounded(labelled, MAX_NAMES, "versions")}
+
+
+def _description(policy, agents):
+    slots = policy.agent_slots[:]
+    if any(not 0 <= slot < len(agents) for slot in slots):
+        raise QueryError("INTERNAL", "the answer names slots of agents that it does not have")
+    return PolicyDescription(policy.policy_id, *_version(policy.version), policy.observation_space, policy.action_space,
+                             "uint8" if policy.obs_dtype == UINT8 else "float32", policy.obs_size, policy.mask_size, policy.needs_agent_slots,
+                             [agents[slot] for slot in slots], slots, policy.state_size, policy.network,
+                             tuple(_bounded(policy.outputs, MAX_NAMES, "outputs")), _versions(policy.versions))
 
 
 def read_descriptions(data):
     """-> [PolicyDescription]. QueryError."""
-    try:
-        agents, policies = query_messages.decode_descriptions(data)
-    except ValueError as error:
-        raise QueryError("INTERNAL", str(error)) from None
-    return [PolicyDescription(policy["policy_id"], policy["learner_epoch"], policy["version"], policy["observation_space"],
-                              policy["action_space"], "uint8" if policy["obs_dtype"] == query_messages.UINT8 else "float32",
-                              policy["obs_size"], policy["mask_size"], policy["needs_agent_slots"],
-                              [agents[slot] for slot in policy["agent_slots"]], policy["agent_slots"], policy["state_size"],
-                              policy["network"], tuple(policy["outputs"]), policy["versions"])
-            for policy in policies]
+    reply = _parse(query_pb2.DescribePoliciesReply, data)
+    agents = list(_bounded(reply.agent_ids, MAX_AGENTS, "agents"))
+    return [_description(policy, agents) for policy in _bounded(reply.policies, MAX_POLICIES, "policies")]
 
 
 def read_list(data):
     """-> {policy id: {"latest" or a label: (learner epoch, version)}}. QueryError."""
-    try:
-        return query_messages.decode_list(data)
-    except ValueError as error:
-        raise QueryError("INTERNAL", str(error)) from None
+    policies = _bounded(_parse(query_pb2.ListPoliciesReply, data).policies, MAX_POLICIES, "policies")
+    return {policy.policy_id: {"latest": _version(policy.version), **_versions(policy.versions)} for policy in policies}
 
 
 def resolve(known, policy_id, agents):

@@ -73,8 +73,12 @@ absl::StatusOr<int> Serve(const ServeFlags& flags) {
     TROUPE_ASSIGN_OR_RETURN(server.asked.labels, ParseLabels(flags.labels));
     TROUPE_ASSIGN_OR_RETURN(server.asked.run_folder, FindRunFolder(flags.run, flags.directory));
   } else {
-    TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.from, flags.directory));
-    TROUPE_ASSIGN_OR_RETURN(server.from, ReachableAddress(target));
+    server.from = flags.from;
+    server.find_learner = [from = flags.from, directory = flags.directory]() -> absl::StatusOr<std::string> {
+      TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(from, directory));
+      return ReachableAddress(target);
+    };
+    TROUPE_RETURN_IF_ERROR(server.find_learner().status());
   }
   if (flags.seed >= 0) server.asked.seed = static_cast<uint64_t>(flags.seed);
   TROUPE_RETURN_IF_ERROR(RunPolicyServer(server));

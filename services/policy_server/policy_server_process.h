@@ -1,9 +1,11 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "lib/run/checkpoint_engine.h"
 
@@ -12,7 +14,9 @@ namespace troupe::services {
 /// The command line of `troupe serve`. Plain value.
 struct PolicyServerFlags {
   run::AskedCheckpoint asked;
-  std::string from;                 ///< address of a learner to follow in the place of a checkpoint; empty: none
+  std::string from;  ///< a learner to follow in the place of a checkpoint, as it was named; empty: none
+  /// Of `from`: the learner's address by now. A run's learner that comes back has another one.
+  std::function<absl::StatusOr<std::string>()> find_learner;
   std::vector<std::string> listen;  ///< unix:PATH, unix-abstract:NAME or HOST:PORT
   bool insecure_plaintext_network = false;
   absl::Duration reload_interval = absl::Seconds(1);  ///< between looks for newer checkpoints; 0: none

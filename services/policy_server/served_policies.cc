@@ -1,6 +1,9 @@
 #include "services/policy_server/served_policies.h"
 
 #include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -58,18 +61,22 @@ class CheckpointPolicies final : public ServedPolicies {
 
 class LearnerPolicies final : public ServedPolicies {
  public:
-  LearnerPolicies(const PolicyServerFlags& flags, std::unique_ptr<rpc::WeightFollower> follower)
+  explicit LearnerPolicies(const PolicyServerFlags& flags)
       : from_(flags.from),
-        followed_(flags.asked.permits, flags.asked.policy_map_capacity, flags.asked.seed),
-        follower_(std::move(follower)),
-        thread_([this] { Follow(); }) {}
+        find_(flags.find_learner),
+        followed_(flags.asked.permits, flags.asked.policy_map_capacity, flags.asked.seed) {
+    security_.insecure_plaintext_network = flags.insecure_plaintext_network;
+    thread_ = std::thread([this] { Follow(); });
+  }
   ~LearnerPolicies() override {
+    std::shared_ptr<rpc::WeightFollower> follower;
     {
       base::MutexLock lock(&mutex_);
       stopped_ = true;
+      follower = follower_;
       changed_.NotifyAll();
     }
-    follower_->Stop();
+    if (follower != nullptr) follower->Stop();
     thread_.join();
   }
   serving::QueryEngine* engine() override { return followed_.engine(); }
@@ -93,11 +100,24 @@ class LearnerPolicies final : public ServedPolicies {
   }
 
  private:
+  /// Where the learner is by now, until that ends.
+  absl::Status FollowOnce() {
+    TROUPE_ASSIGN_OR_RETURN(const std::string address, find_());
+    TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<rpc::WeightFollower> follower,
+                            rpc::WeightFollower::Create(address, security_));
+    {
+      base::MutexLock lock(&mutex_);
+      if (stopped_) return absl::CancelledError("stopped");
+      follower_ = follower;
+    }
+    return follower->Follow(&followed_);
+  }
+
   void Follow() {
     base::Backoff backoff({}, run::DrawSeed());
     std::string told;
     while (true) {
-      const absl::Status ended = follower_->Follow(&followed_);
+      const absl::Status ended = FollowOnce();
       if (absl::IsCancelled(ended)) return;
       // What is served stays as it is; the same reason again and again is said once.
       const std::string error(ended.message());
@@ -113,9 +133,11 @@ class LearnerPolicies final : public ServedPolicies {
   }
 
   const std::string from_;
+  const std::function<absl::StatusOr<std::string>()> find_;
+  rpc::TransportSecurity security_;  ///< set before the thread
   run::FollowedEngine followed_;
-  const std::unique_ptr<rpc::WeightFollower> follower_;
   base::Mutex mutex_;
+  std::shared_ptr<rpc::WeightFollower> follower_ ABSL_GUARDED_BY(mutex_);  ///< of the last try
   base::CondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);  ///< why the last try ended
@@ -129,11 +151,7 @@ absl::StatusOr<std::unique_ptr<ServedPolicies>> OpenServedPolicies(const PolicyS
     TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<run::CheckpointEngine> opened, run::CheckpointEngine::Open(flags.asked));
     return std::make_unique<CheckpointPolicies>(std::move(opened), flags.reload_interval);
   }
-  rpc::TransportSecurity security;
-  security.insecure_plaintext_network = flags.insecure_plaintext_network;
-  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<rpc::WeightFollower> follower,
-                          rpc::WeightFollower::Create(flags.from, security));
-  auto policies = std::make_unique<LearnerPolicies>(flags, std::move(follower));
+  auto policies = std::make_unique<LearnerPolicies>(flags);
   TROUPE_RETURN_IF_ERROR(policies->AwaitReady());
   return policies;
 }

@@ -25,10 +25,10 @@ experiment: {write_interval: 400, checkpoint_interval: 400, keep_checkpoints: 3}
 evaluation: {at_end: false}
 """
 OBS = [0.25 * i - 2 for i in range(18)]
-HAVE_CLIENT = bool(importlib.util.find_spec("grpc") and importlib.util.find_spec("numpy"))
+HAVE_CLIENT = all(importlib.util.find_spec(name) for name in ("grpc", "google.protobuf", "numpy"))
 
 
-@unittest.skipUnless(HAVE_CLIENT, "grpcio and numpy are not installed")
+@unittest.skipUnless(HAVE_CLIENT, "grpcio, protobuf and numpy are not installed")
 class ServeTest(harness.ServingTestCase):
     def setUp(self):
         super().setUp()
@@ -139,6 +139,13 @@ class ServeTest(harness.ServingTestCase):
         last = self.versions(address)["left"]
         with self.query.PolicyClient(address) as client:
             self.assertEqual(client.compute_actions("left", OBS).version, last[1])
+            # The learner comes back, at another address of its own choice, and is followed again.
+            again = self.start("train", "--resume", "runs/run", name="again")
+            self.await_true(lambda: self.versions(address)["left"] > last or again.poll() is not None, "the weights of the learner that came back")
+            self.assertIsNone(again.poll(), self.log_of("again"))
+            answer = client.compute_actions("left", OBS)
+            self.assertGreater((answer.learner_epoch, answer.version), last)
+        self.stop(again)
         self.stop(server)
 
     def test_from_and_a_run_exclude_each_other(self):

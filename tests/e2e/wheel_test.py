@@ -2,7 +2,7 @@
 
   tests/e2e/wheel_test.py FOLDER_OF_WHEELS
 
-Runs with a Python that has numpy and grpcio, whose files it packs into wheels again: nothing is fetched. As root it becomes nobody for all that it tries.
+Runs with a Python that has numpy, grpcio and protobuf, whose files it packs into wheels again: nothing is fetched. As root it becomes nobody for all that it tries.
 It prints the figures: bytes, and seconds from an empty environment to the first update.
 """
 
@@ -110,7 +110,7 @@ class WheelTest(unittest.TestCase):
         os.mkdir(cls.home)
         for path in glob.glob(os.path.join(cls.wheels, "*.whl")):
             shutil.copy(path, cls.links)
-        for name in ("numpy", "grpcio", "typing_extensions"):
+        for name in ("numpy", "grpcio", "protobuf", "typing_extensions"):
             packed_again(name, cls.links)
         if ACCOUNT:
             os.chown(cls.home, NOBODY, NOBODY)
