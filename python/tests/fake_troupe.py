@@ -94,6 +94,8 @@ def main():
         return 1
     elif arguments[0] == "checkpoint":
         print(json.dumps({"env_steps": 300, "path": "runs/run/checkpoints/300"}))
+    elif arguments[:2] == ["runs", "ls"]:
+        print("[]")
     elif arguments[0] == "status":
         print(json.dumps({"running": False}))
     return 0

@@ -232,6 +232,10 @@ class RunTest(ProgramTestCase):
             run.evaluate(3, video=pathlib.Path("a.gif"), video_episode=2, overwrite=True)
         self.assertEqual(self.notes("arguments")[-1][-5:], ["--video", "a.gif", "--video-episode", "2", "--overwrite"])
 
+    def test_runs_are_what_the_command_lists(self):
+        self.assertEqual(troupe.runs(pathlib.Path("elsewhere")), [])
+        self.assertEqual(self.notes("arguments")[-1], ["runs", "ls", "--json", "--directory", "elsewhere"])
+
     def test_changes_are_the_commands(self):
         run = troupe.train({}, name="changed", progress=False)
         path = str(run.path)

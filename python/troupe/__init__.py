@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from troupe.run import Run as Run
     from troupe.run import RunFailed as RunFailed
     from troupe.run import load as load
+    from troupe.run import runs as runs
     from troupe.run import start as start
     from troupe.run import train as train
 
@@ -25,7 +26,7 @@ __version__ = VERSION
 
 # Where the package's names are, which are imported when they are asked for: most who import troupe are processes of environments.
 _PLACES = {
-    **dict.fromkeys(("Config", "Run", "RunFailed", "load", "start", "train"), "troupe.run"),
+    **dict.fromkeys(("Config", "Run", "RunFailed", "load", "runs", "start", "train"), "troupe.run"),
     **dict.fromkeys(("ConfigError", "TroupeError"), "troupe.program"),
     "Callback": "troupe.callbacks",
     "Evaluation": "troupe.evaluation",

@@ -317,6 +317,13 @@ def load(run: Union[str, "os.PathLike[str]"]) -> Run:
     raise program.TroupeError(f"there is no run {run}")
 
 
+def runs(directory: "Union[str, os.PathLike[str]]" = "runs") -> List[Dict[str, Any]]:
+    """The runs of a folder, the newest first, as `troupe runs ls --json` tells them: name, path, state, env, algorithm, seed, env_steps, return_sum,
+    best_return, wall_clock_s and more. Nothing of them is executed. TroupeError."""
+    found: List[Dict[str, Any]] = program.last_json(program.run_command("runs", "ls", "--json", "--directory", os.fspath(directory)))
+    return found
+
+
 def _launch(path: Path, arguments: List[str], fds: List[int], classes: NotebookFile, progress: bool) -> Run:
     before = _Before(_life(path), _stamp(path / "summary.json"))
     try:

@@ -1,43 +1,20 @@
 // troupe export RUN: finds the checkpoint, then becomes Python, which has PyTorch (python/troupe/export_command.py).
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
-#include "lib/base/exit_code.h"
 #include "lib/base/status_macros.h"
-#include "lib/envhost/python_program.h"
 #include "lib/storage/file_system.h"
 #include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
-#include "services/cli/programs.h"
+#include "services/cli/python_half.h"
 #include "services/cli/run_path.h"
 #include <CLI/CLI.hpp>
 
 namespace troupe::services {
 namespace {
-
-// `-c` puts "", the working directory, in front of what is imported from: that may be anybody's folder. 78 is kRefused.
-constexpr char kProgram[] = R"(import sys
-sys.path[:] = filter(None, sys.path)
-try:
-    from troupe.export_command import main
-except ImportError as error:
-    print(f"troupe: error: {sys.executable} cannot export policies ({error}), expected numpy and this troupe's package", file=sys.stderr)
-    sys.exit(78)
-sys.exit(main())
-)";
-constexpr char kLibraryVariable[] = "TROUPE_ACTING_LIBRARY";
 
 struct ExportFlags {
   std::string run;
@@ -47,38 +24,13 @@ struct ExportFlags {
   bool overwrite = false, json = false;
 };
 
-/// libtroupe_acting.so of the build tree that this program lies in. Empty: it is installed, or in a bundle, whose
-/// Python package has one of its own.
-std::string BuiltLibrary() {
-  const std::filesystem::path folder = std::filesystem::path(OwnPath()).parent_path();
-  if (folder.filename() != "cli" || folder.parent_path().filename() != "services") return "";
-  const std::filesystem::path library = folder.parent_path().parent_path() / "lib/acting/libtroupe_acting.so";
-  std::error_code error;
-  return std::filesystem::is_regular_file(library, error) ? library.string() : "";
-}
-
-/// Where Python finds the package and the library.
-absl::Status SetEnvironment() {
-  TROUPE_ASSIGN_OR_RETURN(std::string path, envhost::FindPackage());
-  // Where an item is empty or relative Python looks in the working directory, before any of its own code runs.
-  const char* const inherited = std::getenv("PYTHONPATH");
-  for (const absl::string_view item : absl::StrSplit(inherited == nullptr ? "" : inherited, ':')) {
-    if (absl::StartsWith(item, "/")) absl::StrAppend(&path, path.empty() ? "" : ":", item);
-  }
-  setenv("PYTHONPATH", path.c_str(), /*overwrite=*/1);
-  const std::string library = BuiltLibrary();
-  if (!library.empty()) setenv(kLibraryVariable, library.c_str(), /*overwrite=*/0);
-  return absl::OkStatus();
-}
-
 absl::StatusOr<int> Export(const ExportFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.run, flags.directory));
   TROUPE_ASSIGN_OR_RETURN(const std::string checkpoint,
                           storage::FindCheckpoint(storage::FileSystem::Posix(), folder, flags.checkpoint));
-  const absl::StatusOr<std::string> interpreter = envhost::FindInterpreter(flags.python);
-  if (!interpreter.ok()) return base::RefusedIfFinal(interpreter.status());
-  TROUPE_RETURN_IF_ERROR(base::RefusedIfFinal(SetEnvironment()));
-  std::vector<std::string> words = {*interpreter, "-c", kProgram};
+  PythonHalf half = {
+      .module = "troupe.export_command", .does = "export policies", .needs = "numpy", .python = flags.python};
+  std::vector<std::string>& words = half.words;
   const auto add = [&words](const char* name, const std::string& value) {
     if (!value.empty()) words.push_back(absl::StrCat(name, "=", value));
   };
@@ -90,11 +42,7 @@ absl::StatusOr<int> Export(const ExportFlags& flags) {
   if (flags.json) words.push_back("--json");
   words.push_back("--");
   words.push_back(checkpoint);
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  execv(interpreter->c_str(), argv.data());
-  return absl::InternalError(absl::StrCat("cannot start ", *interpreter, ": ", std::strerror(errno)));
+  return BecomePython(half);
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ void AddCommands(CLI::App& app, troupe::services::Action* action) {
   troupe::services::AddQueryCommand(app, action);
   troupe::services::AddStatusCommand(app, action);
   troupe::services::AddStopCommand(app, action);
+  troupe::services::AddRunsCommand(app, action);
   troupe::services::AddPolicyCommand(app, action);
   troupe::services::AddMappingCommand(app, action);
   troupe::services::AddCheckpointCommand(app, action);

@@ -9,7 +9,7 @@ import subprocess
 
 import harness
 
-COMMANDS = ["train", "worker", "evaluate", "serve", "query", "status", "stop", "policy", "policy ls", "policy add", "policy copy", "policy import",
+COMMANDS = ["train", "worker", "evaluate", "serve", "query", "status", "stop", "runs", "runs ls", "runs show", "runs compare", "runs plot", "policy", "policy ls", "policy add", "policy copy", "policy import",
             "policy remove", "policy freeze", "policy thaw", "policy set-trainable", "mapping", "mapping show", "mapping set", "checkpoint", "checkpoint ls", "checkpoint save", "checkpoint verify", "export", "envs", "envs ls", "envs check",
             "envs replay", "envs bench", "config", "config show", "config defaults", "demo", "init", "doctor", "bench", "completion", "version"]
 
@@ -60,7 +60,7 @@ class CliTest(harness.TroupeTestCase):
 
     def test_what_is_mistyped_names_the_nearest(self):
         self.fails("tain", "x.yaml", saying=['there is no command "tain"; the nearest is "train"'], code=2)
-        self.fails("runs", "ls", saying=['there is no command "runs"; the nearest is "status"'], code=2)
+        self.fails("rnus", "ls", saying=['there is no command "rnus"; the nearest is "runs"'], code=2)
         self.fails("fly", saying=['there is no command "fly"; expected one of train, learner, worker, evaluate'], code=2)
         self.fails("policy", "lst", "run", saying=['there is no command "policy lst"; the nearest is "policy ls"'], code=2)
         self.fails("policy", saying=["policy needs a command: one of ls, add, copy"], code=2)

@@ -25,6 +25,7 @@ CLOCK = ("lib/base/clock.cc", "lib/base/clock.h")
 # Files that show people, or other programs, the time of day -> what they show. An entry that is not needed is an error.
 SHOWN = {
     "lib/telemetry/tensorboard_writer.cc": "TensorBoard's events carry the time of day, in their file's name, too",
+    "services/cli/runs_command.cc": "how long ago a run was written",
     "services/cli/train_command.cc": "a run that nobody named is named after the time",
     "lib/run/learner/run_setup.cc": "a run that nobody named is named after the time",
 }
