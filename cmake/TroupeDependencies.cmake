@@ -12,6 +12,7 @@ find_package(Protobuf REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)  # comes with gRPC
 
 find_package(GIF 5.2 REQUIRED)
+find_package(ZLIB REQUIRED)
 # Anti-Grain Geometry says where it is by pkg-config alone.
 find_path(AGG_INCLUDE_DIR agg2/agg_basics.h REQUIRED)
 find_library(AGG_LIBRARY agg_pic REQUIRED)

@@ -28,6 +28,13 @@ class Rendezvous final : public troupe::plugin::Environment {
     if (!met && ++step_ == kSteps) out.TruncateAll();
   }
 
+  void Draw(troupe::plugin::Canvas& canvas) const override {
+    canvas.View(-1, -2, last_ + 1, 2);
+    canvas.Line({0, 0}, {static_cast<double>(last_), 0}, 0.1, {120, 124, 130});
+    canvas.Circle({static_cast<double>(places_[0]), 0.4}, 0.4, {214, 69, 65});    // red
+    canvas.Circle({static_cast<double>(places_[1]), -0.4}, 0.4, {52, 120, 198});  // blue
+  }
+
  private:
   static constexpr int kSteps = 50;
   float Scaled(int agent) const { return 2.0f * static_cast<float>(places_[agent]) / static_cast<float>(last_) - 1.0f; }

@@ -298,6 +298,7 @@ absl::Status FillResults(ResolvedRun* run) {
   run->evaluation.deterministic = evaluation.deterministic();
   run->evaluation.seed = static_cast<uint64_t>(evaluation.seed());
   run->evaluation.at_end = evaluation.at_end();
+  run->evaluation.video_interval = evaluation.video_interval();
 
   if (!config.has_best_by()) return absl::OkStatus();
   TROUPE_ASSIGN_OR_RETURN(experiment.best_by, ResolveScore("experiment.best_by", config.best_by(), *run));

@@ -210,7 +210,7 @@ rollout_fragment_length: 5
 device: cpu
 learner_threads: 2
 stop: {updates: 10, wall_clock: 1.5, episode_return: 3}
-evaluation: {interval: 100, episodes: 7, num_workers: 2, deterministic: true, seed: 4, at_end: false}
+evaluation: {interval: 100, episodes: 7, num_workers: 2, deterministic: true, seed: 4, at_end: false, video_interval: 3}
 experiment: {directory: out, experiment_name: x, checkpoint_interval: 0, keep_checkpoints: 2, wandb_kwargs: {project: p, config: {sizes: [1, 2.5, null]}}}
 learner: {join_timeout_s: 1, worker_timeout_s: 2.5, grant_timeout_s: 90}
 )");
@@ -249,6 +249,7 @@ learner: {join_timeout_s: 1, worker_timeout_s: 2.5, grant_timeout_s: 90}
   EXPECT_TRUE(run.evaluation.deterministic);
   EXPECT_EQ(run.evaluation.seed, 4u);
   EXPECT_FALSE(run.evaluation.at_end);
+  EXPECT_EQ(run.evaluation.video_interval, 3);
   EXPECT_EQ(run.learner.worker_timeout, absl::Milliseconds(2500));
   EXPECT_EQ(run.learner.grant_timeout.fixed, absl::Seconds(90));
   EXPECT_EQ(run.limits.max_abs_return, 1e12);

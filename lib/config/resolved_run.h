@@ -50,6 +50,7 @@ struct EvaluationOptions {
   bool deterministic = false;      ///< the distribution's mode instead of a sample
   uint64_t seed = 0;               ///< of the episodes (stream kEvaluation)
   bool at_end = true;              ///< one more evaluation when training ended
+  int64_t video_interval = 0;      ///< evaluations from one that is filmed to the next; 0: none is
 };
 
 /// A configuration that has met its environment: what every process of a run is built from. The same RunConfig and

@@ -2,7 +2,8 @@
  * that a library may be built by another compiler, at another time and in another language. In C++ plugin_sdk.h is
  * shorter.
  *
- * A library exports one function, troupe_env_plugin. Troupe calls it once when it loads the library (RTLD_NOW |
+ * A library exports one function, troupe_env_plugin, and may export a second one, troupe_env_draw. Troupe calls the
+ * first once when it loads the library (RTLD_NOW |
  * RTLD_LOCAL, never unloaded), then make, and for every environment: spec once, reset, step …, destroy.
  *
  * Threads: troupe_env_plugin and make may be called by several threads at once; an environment is used by one thread at
@@ -37,6 +38,7 @@ enum {
   TROUPE_ENV_INVALID_ARGUMENT = 3,    /* an argument or action that the environment refuses */
   TROUPE_ENV_NOT_FOUND = 5,           /* no environment of that name */
   TROUPE_ENV_FAILED_PRECONDITION = 9, /* step before reset */
+  TROUPE_ENV_UNIMPLEMENTED = 12,      /* of draw: this environment has no picture */
   TROUPE_ENV_INTERNAL = 13            /* anything else */
 };
 
@@ -119,8 +121,40 @@ typedef struct TroupeEnvPlugin {
   void (*destroy)(TroupeEnv* env);
 } TroupeEnvPlugin;
 
-/* The library's one export. abi_version is the caller's. NULL when the library does not know it; a library may also
- * answer with its own, which the caller compares. What it gives lives as long as the library. */
+/* Most of what a picture has: of shapes, texts and images together; of a text's bytes, the zero included; of a
+ * polygon's corners; of an image's pixels in width and in height. More is an error of the draw. */
+#define TROUPE_CANVAS_SHAPES 100000u
+#define TROUPE_CANVAS_TEXT_BYTES 1024u
+#define TROUPE_CANVAS_CORNERS 65536u
+#define TROUPE_CANVAS_IMAGE_SIDE 2048u
+
+/* Where an environment draws its state, in units of its own world with y upwards; valid until the draw returns. What
+ * lies outside the view is cut off; numbers that are not finite draw nothing. A color is 0xRRGGBBAA, AA 0xff opaque.
+ * Every function gets `context` as it is. */
+typedef struct TroupeCanvas {
+  /* sizeof(TroupeCanvas) as the caller was built: later versions have more functions, behind these. */
+  uint32_t size;
+  void* context;
+
+  /* The part of the world that is seen, right > left and top > bottom, all finite: once, before anything else. */
+  void (*view)(void* context, double left, double bottom, double right, double top);
+  void (*circle)(void* context, double x, double y, double radius, uint32_t color);
+  void (*line)(void* context, double from_x, double from_y, double to_x, double to_y, double width, uint32_t color);
+  /* Filled: x and y of each corner in order. */
+  void (*polygon)(void* context, const double* corners, uint64_t num_corners, uint32_t color);
+  /* A line of text that begins at (x, y), its baseline; letters that are not printable ASCII may be shown otherwise. */
+  void (*text)(void* context, double x, double y, const char* text, uint32_t color);
+  /* A picture of the library's own between two corners: [height, width, 3] bytes, red first, the top row first. */
+  void (*image)(void* context, double left, double bottom, double right, double top, uint32_t width, uint32_t height,
+                const uint8_t* rgb);
+} TroupeCanvas;
+
+/* Optional: draws the state after the last reset or step, and changes nothing that the episode depends on. Called
+ * between two of the environment's calls, by the same thread. A library without it has no pictures. */
+TROUPE_ENV_EXPORT int32_t troupe_env_draw(TroupeEnv* env, const TroupeCanvas* canvas, TroupeEnvError* error);
+
+/* The library's one export that must be there. abi_version is the caller's. NULL when the library does not know it; a
+ * library may also answer with its own, which the caller compares. What it gives lives as long as the library. */
 TROUPE_ENV_EXPORT const TroupeEnvPlugin* troupe_env_plugin(uint32_t abi_version);
 
 #ifdef __cplusplus

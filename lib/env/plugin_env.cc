@@ -15,6 +15,7 @@
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
 #include "lib/env/env_rule.h"
+#include "lib/env/plugin_canvas.h"
 #include "lib/env/plugin_file.h"
 #include "lib/env/plugin_json.h"
 
@@ -58,8 +59,9 @@ absl::Status StatusOf(int32_t code, const TroupeEnvError& error, std::string_vie
 
 class PluginEnv final : public MultiAgentEnv {
  public:
-  PluginEnv(std::shared_ptr<const EnvPlugin> plugin, const TroupeEnvPlugin* table, TroupeEnv* env, EnvSpec spec)
-      : plugin_(std::move(plugin)), table_(table), env_(env), spec_(std::move(spec)) {
+  PluginEnv(std::shared_ptr<const EnvPlugin> plugin, const TroupeEnvPlugin* table, EnvPlugin::DrawFunction draw,
+            TroupeEnv* env, EnvSpec spec)
+      : plugin_(std::move(plugin)), table_(table), draw_(draw), env_(env), spec_(std::move(spec)) {
     num_agents_ = spec_.num_agents();
     num_columns_ = static_cast<int32_t>(spec_.info_columns.size());
     size_t bytes = sizeof(float) * static_cast<size_t>(spec_.state_space.flat_size());
@@ -102,6 +104,17 @@ class PluginEnv final : public MultiAgentEnv {
     // The two unions are the same words; only their names differ.
     const auto* rows = reinterpret_cast<const TroupeActionWord* const*>(actions.data());
     return End(table_->step(env_, rows, &writer_, &error_), "step");
+  }
+
+  absl::Status Draw(Canvas& canvas) const override {
+    if (draw_ == nullptr) return MultiAgentEnv::Draw(canvas);
+    PluginCanvas drawn(&canvas);
+    TroupeEnvError error;
+    error.text[0] = 0;
+    const int32_t code = draw_(env_, &drawn.functions(), &error);
+    if (code == TROUPE_ENV_UNIMPLEMENTED) return MultiAgentEnv::Draw(canvas);
+    TROUPE_RETURN_IF_ERROR(StatusOf(code, error, "draw"));
+    return drawn.Finish();
   }
 
  private:
@@ -177,6 +190,7 @@ class PluginEnv final : public MultiAgentEnv {
 
   const std::shared_ptr<const EnvPlugin> plugin_;
   const TroupeEnvPlugin* const table_;
+  const EnvPlugin::DrawFunction draw_;
   TroupeEnv* const env_;
   const EnvSpec spec_;
   int32_t num_agents_ = 0;
@@ -211,6 +225,7 @@ absl::StatusOr<std::shared_ptr<const EnvPlugin>> EnvPlugin::Load(const std::stri
   }
   using Entry = const TroupeEnvPlugin* (*)(uint32_t);
   void* const symbol = dlsym(library, "troupe_env_plugin");
+  void* const draw_symbol = dlsym(library, "troupe_env_draw");  // of later libraries, where they draw
   dlclose(library);
   if (symbol == nullptr) {
     return absl::InvalidArgumentError(
@@ -219,11 +234,13 @@ absl::StatusOr<std::shared_ptr<const EnvPlugin>> EnvPlugin::Load(const std::stri
   }
   Entry entry = nullptr;
   std::memcpy(&entry, &symbol, sizeof(entry));
-  return FromTable(entry(TROUPE_ENV_ABI_VERSION), path);
+  DrawFunction draw = nullptr;
+  std::memcpy(&draw, &draw_symbol, sizeof(draw));
+  return FromTable(entry(TROUPE_ENV_ABI_VERSION), path, draw);
 }
 
 absl::StatusOr<std::shared_ptr<const EnvPlugin>> EnvPlugin::FromTable(const TroupeEnvPlugin* table,
-                                                                      const std::string& path) {
+                                                                      const std::string& path, DrawFunction draw) {
   const std::string shown = base::LogSafe(path);
   if (table == nullptr || table->abi_version != TROUPE_ENV_ABI_VERSION) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -240,7 +257,7 @@ absl::StatusOr<std::shared_ptr<const EnvPlugin>> EnvPlugin::FromTable(const Trou
     return absl::InvalidArgumentError(
         absl::StrCat("plug-in ", shown, " leaves a function out, expected make, spec, reset, step and destroy"));
   }
-  std::shared_ptr<EnvPlugin> plugin(new EnvPlugin(shown, table));
+  std::shared_ptr<EnvPlugin> plugin(new EnvPlugin(shown, table, draw));
   for (uint32_t i = 0; i < table->num_envs; ++i) {
     Entry entry;
     TROUPE_ASSIGN_OR_RETURN(entry.name, TableText(table->envs[i].name, shown, i, "name"));
@@ -280,7 +297,7 @@ absl::StatusOr<std::unique_ptr<MultiAgentEnv>> EnvPlugin::Make(std::string_view 
   }
   absl::StatusOr<EnvSpec> spec = ParsePluginSpec(name, text);
   if (!spec.ok()) return absl::Status(spec.status().code(), absl::StrCat(where, std::string(spec.status().message())));
-  return std::make_unique<PluginEnv>(shared_from_this(), table_, owned.release(), *std::move(spec));
+  return std::make_unique<PluginEnv>(shared_from_this(), table_, draw_, owned.release(), *std::move(spec));
 }
 
 }  // namespace troupe::env

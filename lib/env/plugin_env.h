@@ -26,13 +26,17 @@ class EnvPlugin : public std::enable_shared_from_this<EnvPlugin> {
     std::string description;
   };
 
+  /// troupe_env_draw; nullptr: the library has none, and its environments no picture.
+  using DrawFunction = int32_t (*)(TroupeEnv* env, const TroupeCanvas* canvas, TroupeEnvError* error);
+
   /// Loads the library at `path` (see FindEnvPlugin). NOT_FOUND: no file there. INVALID_ARGUMENT: not a
   /// shared library for this machine, something it needs is missing, or not a Troupe plug-in. FAILED_PRECONDITION:
   /// another ABI version.
   static absl::StatusOr<std::shared_ptr<const EnvPlugin>> Load(const std::string& path);
   /// The same of a table that is in this process already; `path` stands in errors.
   static absl::StatusOr<std::shared_ptr<const EnvPlugin>> FromTable(const TroupeEnvPlugin* table,
-                                                                    const std::string& path);
+                                                                    const std::string& path,
+                                                                    DrawFunction draw = nullptr);
 
   /// NOT_FOUND (with the nearest name) or what the library answered; INVALID_ARGUMENT for a spec that cannot be read
   /// or does not hold (EnvSpec::Validate). The environment's spec is named `name`.
@@ -42,10 +46,12 @@ class EnvPlugin : public std::enable_shared_from_this<EnvPlugin> {
   const std::string& path() const { return path_; }
 
  private:
-  EnvPlugin(std::string path, const TroupeEnvPlugin* table) : path_(std::move(path)), table_(table) {}
+  EnvPlugin(std::string path, const TroupeEnvPlugin* table, DrawFunction draw)
+      : path_(std::move(path)), table_(table), draw_(draw) {}
 
   const std::string path_;
   const TroupeEnvPlugin* const table_;
+  const DrawFunction draw_;
   std::vector<Entry> entries_;
 };
 

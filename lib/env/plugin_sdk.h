@@ -214,6 +214,67 @@ class Writer {
   const int num_agents_;
 };
 
+/// A color; `alpha` 255 is opaque.
+struct Color {
+  uint8_t red = 0, green = 0, blue = 0, alpha = 255;
+
+  /// Of agents, by slot; again from the beginning when there are more. As Troupe's own environments draw them.
+  static Color Agent(int slot) {
+    static constexpr uint8_t kAgents[][3] = {{52, 120, 198}, {234, 142, 45}, {66, 158, 92},
+                                             {143, 98, 190}, {36, 164, 170}, {194, 88, 140}};
+    const uint8_t* const color = kAgents[static_cast<unsigned>(slot) % 6];
+    return {color[0], color[1], color[2]};
+  }
+  uint32_t word() const {
+    return static_cast<uint32_t>(red) << 24 | static_cast<uint32_t>(green) << 16 | static_cast<uint32_t>(blue) << 8 |
+           alpha;
+  }
+};
+
+struct Point {
+  double x = 0, y = 0;
+};
+
+/// What a Draw draws on, in units of the environment's own world with y upwards: View first. Limits: plugin_abi.h's
+/// TROUPE_CANVAS_….
+class Canvas {
+ public:
+  explicit Canvas(const TroupeCanvas& out) : out_(out) {}
+
+  void View(double left, double bottom, double right, double top) { out_.view(out_.context, left, bottom, right, top); }
+  void Circle(Point center, double radius, Color color) {
+    out_.circle(out_.context, center.x, center.y, radius, color.word());
+  }
+  void Line(Point from, Point to, double width, Color color) {
+    out_.line(out_.context, from.x, from.y, to.x, to.y, width, color.word());
+  }
+  /// Filled, by its corners in order.
+  void Polygon(const std::vector<Point>& corners, Color color) {
+    static_assert(sizeof(Point) == 2 * sizeof(double));
+    out_.polygon(out_.context, corners.empty() ? nullptr : &corners[0].x, corners.size(), color.word());
+  }
+  void Rectangle(Point low, Point high, Color color) { Polygon({low, {high.x, low.y}, high, {low.x, high.y}}, color); }
+  /// A line of text that begins at `at`, its baseline.
+  void Text(Point at, const std::string& text, Color color) {
+    out_.text(out_.context, at.x, at.y, text.c_str(), color.word());
+  }
+  /// A picture of one's own between two corners: [height, width, 3] bytes, red first, the top row first.
+  void Image(Point low, Point high, int width, int height, const std::vector<uint8_t>& rgb) {
+    if (width < 1 || height < 1 || rgb.size() != 3 * static_cast<size_t>(width) * static_cast<size_t>(height)) {
+      throw std::logic_error("Image has " + std::to_string(rgb.size()) + " bytes, expected width times height times 3");
+    }
+    out_.image(out_.context, low.x, low.y, high.x, high.y, static_cast<uint32_t>(width), static_cast<uint32_t>(height),
+               rgb.data());
+  }
+
+ private:
+  const TroupeCanvas& out_;
+};
+
+namespace internal {
+struct NoPicture {};
+}  // namespace internal
+
 /// Base class of environments. The constructor takes `Args&`, reads its arguments and describes itself with the
 /// protected functions. Used by one thread at a time.
 class Environment {
@@ -221,6 +282,9 @@ class Environment {
   virtual ~Environment() = default;
   virtual void Reset(const Seed& seed, Writer& out) = 0;
   virtual void Step(const Actions& actions, Writer& out) = 0;
+  /// Draws the state after the last Reset or Step, and changes nothing that the episode depends on. By default there is
+  /// no picture.
+  virtual void Draw(Canvas& /*canvas*/) const { throw internal::NoPicture(); }
 
   int num_agents() const { return static_cast<int>(agents_.size()); }
   /// plugin_abi.h's JSON.
@@ -438,6 +502,8 @@ int32_t Guarded(TroupeEnvError* error, const Body& body) noexcept {
   try {
     body();
     return TROUPE_ENV_OK;
+  } catch (const NoPicture&) {
+    return failed(TROUPE_ENV_UNIMPLEMENTED, "no picture");
   } catch (const std::invalid_argument& thrown) {
     return failed(TROUPE_ENV_INVALID_ARGUMENT, thrown.what());
   } catch (const std::exception& thrown) {
@@ -461,6 +527,12 @@ class Library {
   static const TroupeEnvPlugin* Serve(std::vector<Offer> (*offers)()) {
     static const Library library(offers());
     return &library.table_;
+  }
+  static int32_t Draw(TroupeEnv* env, const TroupeCanvas* out, TroupeEnvError* error) {
+    return Guarded(error, [&] {
+      Canvas canvas(*out);
+      Of(env)->environment->Draw(canvas);
+    });
   }
 
  private:
@@ -535,4 +607,8 @@ inline Json Json::Parse(const std::string& text) { return internal::JsonParser(t
     if (abi_version != TROUPE_ENV_ABI_VERSION) return nullptr;                                  \
     return troupe::plugin::internal::Library<TroupeEnvPluginTag>::Serve(                        \
         +[]() -> std::vector<troupe::plugin::Offer> { return {__VA_ARGS__}; });                 \
+  }                                                                                             \
+  extern "C" TROUPE_ENV_EXPORT int32_t troupe_env_draw(TroupeEnv* env, const TroupeCanvas* out, \
+                                                       TroupeEnvError* error) {                 \
+    return troupe::plugin::internal::Library<TroupeEnvPluginTag>::Draw(env, out, error);        \
   }

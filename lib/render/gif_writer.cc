@@ -85,12 +85,14 @@ absl::StatusOr<std::unique_ptr<GifWriter>> GifWriter::Create(int width, int heig
   return std::unique_ptr<GifWriter>(new GifWriter(std::move(file)));
 }
 
-absl::Status GifWriter::Add(const Picture& picture) {
+absl::Status GifWriter::Add(const Picture& picture, int times) {
+  TROUPE_RETURN_IF_ERROR(CheckSize(picture, file_->width, file_->height));
+  for (int i = 0; i < times; ++i) TROUPE_RETURN_IF_ERROR(AddOnce(picture));
+  return absl::OkStatus();
+}
+
+absl::Status GifWriter::AddOnce(const Picture& picture) {
   File& file = *file_;
-  if (picture.width != file.width || picture.height != file.height) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a picture of ", picture.width, "x", picture.height, ", expected ", file.width, "x", file.height));
-  }
   if (static_cast<int64_t>(file.bytes.size()) > file.most_bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the GIF has more than ", file.most_bytes, " bytes, expected a smaller picture"));

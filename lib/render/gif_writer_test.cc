@@ -51,9 +51,9 @@ TEST(GifWriterTest, PicturesComeBackInOrderWithTheirDelay) {
   canvas.View(0, 0, 60, 40);
   auto writer = *GifWriter::Create(60, 40, 120);
   canvas.Rectangle({0, 0}, {30, 40}, {200, 40, 40});
-  ASSERT_TRUE(writer->Add(canvas.picture()).ok());
+  ASSERT_TRUE(writer->Add(canvas.picture(), 1).ok());
   canvas.Rectangle({30, 0}, {60, 40}, {40, 40, 200});
-  ASSERT_TRUE(writer->Add(canvas.picture()).ok());
+  ASSERT_TRUE(writer->Add(canvas.picture(), 1).ok());
   const absl::StatusOr<std::string> bytes = writer->Finish();
   ASSERT_TRUE(bytes.ok());
   EXPECT_EQ(bytes->substr(0, 6), "GIF89a");
@@ -80,15 +80,15 @@ TEST(GifWriterTest, PicturesComeBackInOrderWithTheirDelay) {
 TEST(GifWriterTest, WhatDoesNotFitIsRefused) {
   auto writer = *GifWriter::Create(60, 40, 100);
   const RasterCanvas other(60, 41, 41);
-  const absl::Status refused = writer->Add(other.picture());
+  const absl::Status refused = writer->Add(other.picture(), 1);
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(refused.message(), "a picture of 60x41, expected 60x40");
   auto small = *GifWriter::Create(60, 41, 100, /*most_bytes=*/2000);
   int added = 0;
-  while (added < 100 && small->Add(other.picture()).ok()) ++added;
+  while (added < 100 && small->Add(other.picture(), 1).ok()) ++added;
   EXPECT_GT(added, 0);
   EXPECT_LT(added, 100);
-  const absl::Status full = small->Add(other.picture());
+  const absl::Status full = small->Add(other.picture(), 1);
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(full.message(), "the GIF has more than 2000 bytes, expected a smaller picture");
   ASSERT_TRUE(writer->Finish().ok());

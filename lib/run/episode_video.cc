@@ -16,6 +16,8 @@
 #include "lib/base/status_macros.h"
 #include "lib/env/checked_env.h"
 #include "lib/env/slot_buffers.h"
+#include "lib/render/contact_sheet.h"
+#include "lib/render/ffmpeg_writer.h"
 #include "lib/render/gif_writer.h"
 #include "lib/render/raster_canvas.h"
 #include "lib/storage/file_system.h"
@@ -29,6 +31,21 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostAgentsTold = 6;
 constexpr int kMargin = 6;  // pixels
+constexpr char kFfmpeg[] = "ffmpeg";
+
+absl::StatusOr<std::unique_ptr<render::FrameWriter>> WriterFor(const VideoOptions& options, int width, int height) {
+  switch (options.format) {
+    case VideoFormat::kGif:
+      return render::GifWriter::Create(width, height, 1000 / options.frames_per_second, options.most_bytes);
+    case VideoFormat::kPng:
+      return std::make_unique<render::ContactSheet>(width, height);
+    case VideoFormat::kMp4:
+      break;
+  }
+  TROUPE_ASSIGN_OR_RETURN(const std::string program, render::FindOnPath(kFfmpeg));
+  return render::FfmpegWriter::Start(
+      program, {.width = width, .height = height, .frames_per_second = options.frames_per_second});
+}
 
 /// Draws what it watches, picture by picture.
 class Film final : public rollout::EpisodeWatcher {
@@ -38,7 +55,7 @@ class Film final : public rollout::EpisodeWatcher {
         length_(length),
         names_(names),
         options_(options),
-        stride_((length + VideoOptions::kMostFrames - 1) / VideoOptions::kMostFrames),
+        stride_((length + options.most_frames - 1) / options.most_frames),
         canvas_(options.size, options.size + CaptionHeight(spec), options.size) {}
 
   absl::Status OnState(const rollout::WatchedState& state) override {
@@ -48,15 +65,14 @@ class Film final : public rollout::EpisodeWatcher {
     TROUPE_RETURN_IF_ERROR(state.env.Draw(canvas_));
     WriteCaptions(state);
     // The end stays for a second.
-    for (int i = state.over ? options_.frames_per_second : 1; i > 0; --i) {
-      TROUPE_RETURN_IF_ERROR(gif_->Add(canvas_.picture()));
-    }
+    TROUPE_RETURN_IF_ERROR(writer_->Add(canvas_.picture(), state.over ? options_.frames_per_second : 1));
     ++frames_;
     return absl::OkStatus();
   }
 
   int64_t frames() const { return frames_; }
-  absl::StatusOr<std::string> Finish() { return gif_->Finish(); }
+  render::Picture picture() const { return canvas_.picture(); }
+  absl::StatusOr<std::string> Finish() { return writer_->Finish(); }
 
  private:
   static int CaptionHeight(const env::EnvSpec& spec) {
@@ -69,8 +85,7 @@ class Film final : public rollout::EpisodeWatcher {
   absl::Status Begin() {
     frames_ = 0;
     const render::Picture picture = canvas_.picture();
-    TROUPE_ASSIGN_OR_RETURN(
-        gif_, render::GifWriter::Create(picture.width, picture.height, 1000 / options_.frames_per_second));
+    TROUPE_ASSIGN_OR_RETURN(writer_, WriterFor(options_, picture.width, picture.height));
     return absl::OkStatus();
   }
 
@@ -96,7 +111,7 @@ class Film final : public rollout::EpisodeWatcher {
   const VideoOptions options_;
   const int64_t stride_;
   RasterCanvas canvas_;
-  std::unique_ptr<render::GifWriter> gif_;
+  std::unique_ptr<render::FrameWriter> writer_;
   int64_t frames_ = 0;
 };
 
@@ -124,10 +139,20 @@ absl::StatusOr<int64_t> EpisodeToFilm(const rollout::EvaluationResult& result, c
   return absl::SimpleAtoi(which, &number) ? number : 0;
 }
 
-absl::Status CheckVideoPath(const std::string& path, bool overwrite) {
-  if (!absl::EndsWithIgnoreCase(path, ".gif")) {
+absl::StatusOr<VideoFormat> CheckVideoPath(const std::string& path, bool overwrite) {
+  VideoFormat format = VideoFormat::kGif;
+  if (absl::EndsWithIgnoreCase(path, ".mp4")) {
+    format = VideoFormat::kMp4;
+  } else if (absl::EndsWithIgnoreCase(path, ".png")) {
+    format = VideoFormat::kPng;
+  } else if (!absl::EndsWithIgnoreCase(path, ".gif")) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--video: got \"", base::LogSafe(path), "\", expected a file that ends in .gif"));
+        absl::StrCat("--video: got \"", base::LogSafe(path), "\", expected a file that ends in .gif, .mp4 or .png"));
+  }
+  if (format == VideoFormat::kMp4 && !render::FindOnPath(kFfmpeg).ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--video: \"", base::LogSafe(path), "\" is made by ffmpeg, which is not on the PATH, expected the program: ",
+        "apt-get install ffmpeg, or take a name that ends in .gif"));
   }
   std::error_code error;
   const fs::file_status there = fs::symlink_status(path, error);
@@ -140,7 +165,7 @@ absl::Status CheckVideoPath(const std::string& path, bool overwrite) {
         absl::StrCat("--video: \"", base::LogSafe(path), "\" is no regular file, expected one or none"));
   }
   const std::string folder = storage::FolderOf(path);
-  if (access(folder.c_str(), W_OK | X_OK) == 0 && fs::is_directory(folder, error)) return absl::OkStatus();
+  if (access(folder.c_str(), W_OK | X_OK) == 0 && fs::is_directory(folder, error)) return format;
   return absl::PermissionDeniedError(
       absl::StrCat("--video: \"", base::LogSafe(folder), "\" is no folder that can be written in"));
 }
@@ -168,18 +193,20 @@ absl::StatusOr<EpisodeVideo> FilmEpisode(const rollout::RolloutConfig& config, r
   EpisodeVideo video;
   video.episode = number;
   video.frames = film.frames();
+  video.width = film.picture().width;
+  video.height = film.picture().height;
   video.length = played.each[0].length;
   video.return_sum = played.each[0].return_sum();
-  TROUPE_ASSIGN_OR_RETURN(video.gif, film.Finish());
+  TROUPE_ASSIGN_OR_RETURN(video.file, film.Finish());
   return video;
 }
 
-absl::Status WriteVideo(const std::string& path, const std::string& gif, bool overwrite) {
+absl::Status WriteVideo(const std::string& path, const std::string& file, bool overwrite) {
   storage::FileSystem& files = storage::FileSystem::Posix();
-  if (!overwrite) return files.WriteNewFile(path, {storage::AsPiece(gif)});
+  if (!overwrite) return files.WriteNewFile(path, {storage::AsPiece(file)});
   // Not storage::ReplaceFile: beside a run's files a `.new` is ours to remove, here it may be anybody's.
   const std::string next = absl::StrCat(path, ".", getpid(), ".new");
-  TROUPE_RETURN_IF_ERROR(files.WriteNewFile(next, {storage::AsPiece(gif)}));
+  TROUPE_RETURN_IF_ERROR(files.WriteNewFile(next, {storage::AsPiece(file)}));
   const absl::Status renamed = files.Rename(next, path);
   if (!renamed.ok()) files.RemoveTree(next).IgnoreError();
   return renamed;

@@ -12,14 +12,23 @@
 
 namespace troupe::run {
 
+/// What a video's file is, by its ending: an animated GIF; a PNG with eight pictures of the episode; an MP4, by ffmpeg.
+enum class VideoFormat {
+  kGif,  ///< .gif
+  kPng,  ///< .png
+  kMp4,  ///< .mp4
+};
+
 /// How an episode is filmed.
 struct VideoOptions {
   static constexpr int kSmallestSize = 64, kLargestSize = 2048;
   static constexpr int kMostFramesPerSecond = 50;
-  static constexpr int64_t kMostFrames = 1000;  ///< of longer episodes every second step, or every third, ...
 
   int frames_per_second = 10;
   int size = 480;  ///< pixels: width, and height without the captions
+  VideoFormat format = VideoFormat::kGif;
+  int64_t most_frames = 1000;               ///< of longer episodes every second step, or every third, ...
+  int64_t most_bytes = int64_t{512} << 20;  ///< of a GIF
 };
 
 /// An episode as a file.
@@ -28,7 +37,8 @@ struct EpisodeVideo {
   int64_t frames = 0;
   int64_t length = 0;  ///< env steps
   double return_sum = 0;
-  std::string gif;
+  int width = 0, height = 0;  ///< pixels of a picture
+  std::string file;           ///< its bytes
 };
 
 /// INVALID_ARGUMENT for what names no episode of so many: neither "best", "worst" or "first" nor a number below that.
@@ -37,9 +47,10 @@ absl::Status CheckEpisode(const std::string& which, int64_t episodes);
 /// "first", or a number. Errors as CheckEpisode.
 absl::StatusOr<int64_t> EpisodeToFilm(const rollout::EvaluationResult& result, const std::string& which);
 
-/// INVALID_ARGUMENT for a path that does not end in .gif or is no regular file, ALREADY_EXISTS where something stands
-/// there and is not to be overwritten, PERMISSION_DENIED where its folder is none that can be written in.
-absl::Status CheckVideoPath(const std::string& path, bool overwrite);
+/// What the path's ending says. INVALID_ARGUMENT for another ending or what is no regular file, ALREADY_EXISTS where
+/// something stands there and is not to be overwritten, PERMISSION_DENIED where its folder is none that can be written
+/// in, FAILED_PRECONDITION for an MP4 without ffmpeg.
+absl::StatusOr<VideoFormat> CheckVideoPath(const std::string& path, bool overwrite);
 
 /// Whether the environment can draw itself, asked of one that has just begun an episode: UNIMPLEMENTED where it cannot.
 absl::Status CheckDraws(const rollout::RolloutConfig& config);
@@ -54,6 +65,6 @@ absl::StatusOr<EpisodeVideo> FilmEpisode(const rollout::RolloutConfig& config, r
 
 /// Writes the file whole or not at all. ALREADY_EXISTS where something has come meanwhile that is not to be
 /// overwritten, else what the disk says.
-absl::Status WriteVideo(const std::string& path, const std::string& gif, bool overwrite);
+absl::Status WriteVideo(const std::string& path, const std::string& file, bool overwrite);
 
 }  // namespace troupe::run

@@ -1,5 +1,8 @@
 #include "lib/run/episode_video.h"
 
+#include <sys/stat.h>
+
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -34,16 +37,34 @@ TEST(EpisodeVideoTest, AnEpisodeIsNamedByItsReturnOrItsNumber) {
 TEST(EpisodeVideoTest, AFileIsWrittenWholeAndReplacedOnlyWhereThatIsSaid) {
   const storage::ScratchDirectory folder;
   const std::string path = folder.path() + "/a.gif";
-  EXPECT_EQ(CheckVideoPath(folder.path() + "/a.mp4", false).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CheckVideoPath(folder.path() + "/a.avi", false).status().message(),
+            "--video: got \"" + folder.path() + "/a.avi\", expected a file that ends in .gif, .mp4 or .png");
+  EXPECT_EQ(*CheckVideoPath(path, false), VideoFormat::kGif);
+  EXPECT_EQ(*CheckVideoPath(folder.path() + "/a.PNG", false), VideoFormat::kPng);
   EXPECT_TRUE(CheckVideoPath(path, false).ok());
   ASSERT_TRUE(WriteVideo(path, "one", false).ok());
-  EXPECT_EQ(CheckVideoPath(path, false).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(CheckVideoPath(path, false).status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_TRUE(CheckVideoPath(path, true).ok());
   EXPECT_EQ(WriteVideo(path, "two", false).code(), absl::StatusCode::kAlreadyExists) << "it came meanwhile";
   ASSERT_TRUE(WriteVideo(path, "three", true).ok());
   std::string text;
   std::getline(std::ifstream(path), text);
   EXPECT_EQ(text, "three");
+}
+
+TEST(EpisodeVideoTest, AnMp4WithoutFfmpegIsRefusedInWords) {
+  const storage::ScratchDirectory folder;
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", folder.path().c_str(), 1);
+  const auto refused = CheckVideoPath(folder.path() + "/a.mp4", false);
+  std::ofstream(folder.path() + "/ffmpeg") << "#!/bin/sh\n";
+  chmod((folder.path() + "/ffmpeg").c_str(), 0700);
+  const auto taken = CheckVideoPath(folder.path() + "/a.mp4", false);
+  setenv("PATH", path.c_str(), 1);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(refused.status().message().find("apt-get install ffmpeg, or take a name that ends in .gif"),
+            std::string::npos);
+  EXPECT_EQ(*taken, VideoFormat::kMp4);
 }
 
 }  // namespace

@@ -34,9 +34,9 @@ absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& ru
 
 /// One run's folder, held exclusively by one learner at a time:
 ///   config.yaml, learner_epoch, lock, progress.jsonl, summary.json, events.out.tfevents.*, address and control/ (while
-///   it trains), torchscript/<SHA-256>.pt (of users' networks), checkpoints/<env_steps>/, checkpoints/latest,
-///   checkpoints/best, policy_map/ (a cache, while it trains), had_checkpoint (there before the first one is),
-///   started_over (of a run in the place of one that was moved away).
+///   it trains), torchscript/<SHA-256>.pt (of users' networks), videos/<env_steps>.gif (of evaluations),
+///   checkpoints/<env_steps>/, checkpoints/latest, checkpoints/best, policy_map/ (a cache, while it trains),
+///   had_checkpoint (there before the first one is), started_over (of a run in the place of one that was moved away).
 /// In checkpoints/ lie besides, for a moment or after a crash:
 ///   .unfinished-N  is being written; used where a crash left nothing else that is whole, else removed;
 ///   .replaced-N    the older of two of N env steps; put back unless the newer one is in place, removed when that is

@@ -17,6 +17,9 @@ constexpr int kFewestColumns = 20;
 constexpr int kNarrow = 60;  // columns below which the bar is short
 constexpr int kWideBar = 28;
 constexpr int kShortBar = 12;
+constexpr size_t kWideCurve = 20;
+constexpr size_t kShortCurve = 8;
+constexpr size_t kMostPoints = 256;  // of a curve's history
 
 /// 950, 12.3k, 4.50M.
 std::string Count(double value) {
@@ -53,6 +56,27 @@ std::vector<std::string> LossTexts(const ProgressView::Losses& losses) {
   std::vector<std::string> texts;
   for (const auto& [name, value] : losses) texts.push_back(absl::StrCat(name, " ", absl::StrFormat("%.4g", value)));
   return texts;
+}
+
+/// A curve in `columns` characters at most, each the mean of as many values, from the least mean to the largest; empty
+/// where they are all equal.
+std::string Sparkline(const std::vector<double>& values, size_t columns) {
+  static constexpr const char* kLevels[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  constexpr double kHighest = 7;
+  if (values.empty()) return "";
+  std::vector<double> means(std::min(columns, values.size()), 0.0);
+  for (size_t i = 0; i < means.size(); ++i) {
+    const size_t begin = i * values.size() / means.size(), end = (i + 1) * values.size() / means.size();
+    for (size_t j = begin; j < end; ++j) means[i] += values[j] / static_cast<double>(end - begin);
+  }
+  const auto [least, most] = std::minmax_element(means.begin(), means.end());
+  if (!(*most > *least) || !std::isfinite(*most - *least)) return "";
+  std::string curve;
+  for (const double mean : means) {
+    const auto level = static_cast<size_t>(std::lround(kHighest * (mean - *least) / (*most - *least)));
+    curve += kLevels[std::min(level, static_cast<size_t>(kHighest))];
+  }
+  return curve;
 }
 
 void Append(const std::vector<std::string>& from, std::vector<std::string>* to) {
@@ -130,9 +154,14 @@ std::string ProgressDisplay::Render(const ProgressView& view, bool last) {
 void ProgressDisplay::Remember(const ProgressView& view) {
   const auto note = [this](const std::string& name, std::optional<double> value) {
     if (!value) return;
-    std::vector<double>& returns = returns_[name];
-    returns.push_back(*value);
-    if (returns.size() > kTrendWindow) returns.erase(returns.begin());
+    History& history = returns_[name];
+    history.last.push_back(*value);
+    if (history.last.size() > kTrendWindow) history.last.erase(history.last.begin());
+    if (history.seen++ % history.stride == 0) history.all.push_back(*value);
+    if (history.all.size() < kMostPoints) return;
+    for (size_t i = 0; 2 * i < history.all.size(); ++i) history.all[i] = history.all[2 * i];
+    history.all.resize((history.all.size() + 1) / 2);
+    history.stride *= 2;
   };
   note("", view.return_sum);
   for (const ProgressView::Returns& policy : view.policies) note(absl::StrCat("policy ", policy.name), policy.mean);
@@ -142,8 +171,11 @@ std::string ProgressDisplay::ReturnText(const std::string& name, std::optional<d
   if (!value) return "return -";
   const auto before = returns_.find(name);
   const std::string trend =
-      before == returns_.end() ? "" : absl::StrFormat(" (%+.2f)", *value - before->second.front());
-  return absl::StrCat("return ", Number(*value), trend);
+      before == returns_.end() ? "" : absl::StrFormat(" (%+.2f)", *value - before->second.last.front());
+  const std::string text = absl::StrCat("return ", Number(*value), trend);
+  if (!options_.is_terminal || !options_.has_unicode || before == returns_.end()) return text;
+  const std::string curve = Sparkline(before->second.all, options_.columns < kNarrow ? kShortCurve : kWideCurve);
+  return curve.empty() ? text : absl::StrCat(text, " ", curve);
 }
 
 ProgressDisplay::Pieces ProgressDisplay::Headline(const ProgressView& view) const {

@@ -62,6 +62,7 @@ class ProgressDisplay {
  public:
   struct Options {
     bool is_terminal = false;
+    bool has_unicode = false;  ///< for curves of returns, which are block characters
     int columns = 80;
     int rows = 0;  ///< of the terminal; a block has fewer lines. 0: nobody knows
     absl::Duration block_interval = absl::Milliseconds(200);
@@ -86,7 +87,7 @@ class ProgressDisplay {
   std::string Line(const ProgressView& view) const;
   /// Goes up to where the old block began, and clears what would be left of it.
   std::string Back(bool clear) const;
-  /// "return -3.20 (+0.10)".
+  /// "return -3.20 (+0.10) ▁▂▄▆█".
   std::string ReturnText(const std::string& name, std::optional<double> value) const;
   Pieces Headline(const ProgressView& view) const;
   void Remember(const ProgressView& view);
@@ -96,7 +97,13 @@ class ProgressDisplay {
   std::vector<std::string> drawn_;  ///< the block that stands
   bool resized_ = false;            ///< since it was drawn
   bool interrupted_ = false;
-  std::map<std::string, std::vector<double>> returns_;  ///< by name, "" for all: of the last renderings, oldest first
+  /// Of the last renderings, oldest first, and of the whole run: every `stride`-th rendering.
+  struct History {
+    std::vector<double> last;
+    std::vector<double> all;
+    int64_t stride = 1, seen = 0;
+  };
+  std::map<std::string, History> returns_;  ///< by name, "" for all
 };
 
 }  // namespace troupe::telemetry

@@ -52,6 +52,35 @@ TEST(ProgressDisplayTest, ATerminalGetsOneBlockDrawnOverItself) {
   EXPECT_EQ(second.rfind("\x1b[4A\r", 0), 0u) << "goes up over the old block";
 }
 
+TEST(ProgressDisplayTest, TheReturnHasACurveOfTheWholeRun) {
+  ProgressDisplay display({.is_terminal = true, .has_unicode = true, .columns = 90});
+  std::string block;
+  for (int i = 1; i <= 2000; ++i) {
+    ProgressView view = View(i * 100, absl::Seconds(i + 1));
+    view.return_sum = i <= 1000 ? 0 : 5;
+    block = display.Render(view, false);
+    if (i == 2) {
+      EXPECT_EQ(block.find("▁"), std::string::npos) << "equal values are no curve";
+    }
+  }
+  EXPECT_NE(block.find("return 5.00 (+0.00) ▁▁▁▁▁▁▁▁▁▁██████████"), std::string::npos) << block;
+  ProgressDisplay narrow({.is_terminal = true, .has_unicode = true, .columns = 50});
+  ProgressDisplay ascii({.is_terminal = true, .columns = 90});
+  ProgressDisplay lines({.has_unicode = true});
+  std::string in_ascii, in_lines;
+  for (int i = 1; i <= 20; ++i) {
+    ProgressView view = View(i, absl::Seconds(10 * i));
+    view.return_sum = i;
+    block = narrow.Render(view, false);
+    in_ascii = ascii.Render(view, false);
+    in_lines = lines.Render(view, false);
+  }
+  EXPECT_NE(block.find("▁▂▃▄▅▆▇█"), std::string::npos) << block;
+  for (const std::string& text : {in_ascii, in_lines}) {
+    EXPECT_TRUE(std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; })) << text;
+  }
+}
+
 /// What a terminal shows, as far as the display uses one: text, newlines, "up", "clear to the right" and "clear below".
 /// A line that is wider than the terminal is wrapped, also when the terminal becomes narrower.
 class Terminal {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/crc32c.h"
@@ -19,6 +20,12 @@ constexpr int kEventSummary = 5;
 constexpr int kSummaryValue = 1;
 constexpr int kValueTag = 1;
 constexpr int kValueSimpleValue = 2;
+constexpr int kValueImage = 4;
+constexpr int kImageHeight = 1;
+constexpr int kImageWidth = 2;
+constexpr int kImageColorspace = 3;
+constexpr int kImageEncoded = 4;
+constexpr int kRgb = 3;
 
 constexpr std::string_view kVersion = "brain.Event:2";
 
@@ -123,6 +130,28 @@ void TensorBoardWriter::Scalar(std::string_view tag, double value, int64_t env_s
   AppendRaw(static_cast<float>(value), &record_);
   FinishRecord(&record_);
   log_.Append(record_);
+}
+
+void TensorBoardWriter::Image(std::string_view tag, int width, int height, std::string_view encoded,
+                              int64_t env_steps) {
+  std::string image;
+  for (const auto& [field, value] :
+       {std::pair(kImageHeight, height), std::pair(kImageWidth, width), std::pair(kImageColorspace, kRgb)}) {
+    AppendKey(field, kVarint, &image);
+    AppendVarint(static_cast<uint64_t>(value), &image);
+  }
+  AppendBytes(kImageEncoded, encoded, &image);
+  std::string named, summary;
+  AppendBytes(kValueTag, tag, &named);
+  AppendBytes(kValueImage, image, &named);
+  AppendBytes(kSummaryValue, named, &summary);
+  BeginRecord(WallTime(), &record_);
+  AppendKey(kEventStep, kVarint, &record_);
+  AppendVarint(static_cast<uint64_t>(env_steps), &record_);
+  AppendBytes(kEventSummary, summary, &record_);
+  FinishRecord(&record_);
+  log_.Append(record_);
+  record_ = {};  // it may be large
 }
 
 double TensorBoardWriter::WallTime() const { return absl::ToDoubleSeconds(clock_.WallNow() - absl::UnixEpoch()); }

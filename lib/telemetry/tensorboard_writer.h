@@ -12,9 +12,9 @@
 
 namespace troupe::telemetry {
 
-/// Writes scalars as a TensorBoard event file (`events.out.tfevents.<seconds>.<host>`): TFRecord frames of Event
-/// messages, encoded here by hand because that is three fields. A record is there whole or not at all; one that cannot
-/// be written waits for room (RecordLog) and never stops a run. Buffers up to 64 KiB. Not thread-safe.
+/// Writes scalars and pictures as a TensorBoard event file (`events.out.tfevents.<seconds>.<host>`): TFRecord frames of
+/// Event messages, encoded here by hand because that is a few fields. A record is there whole or not at all; one that
+/// cannot be written waits for room (RecordLog) and never stops a run. Buffers up to 64 KiB. Not thread-safe.
 class TensorBoardWriter final : public base::MetricSink {
  public:
   /// PERMISSION_DENIED and the like when the file cannot be made in `directory`.
@@ -25,6 +25,8 @@ class TensorBoardWriter final : public base::MetricSink {
   TensorBoardWriter& operator=(const TensorBoardWriter&) = delete;
 
   void Scalar(std::string_view tag, double value, int64_t env_steps) override;
+  /// A picture that is encoded already, as a GIF or PNG of that many pixels: TensorBoard shows a GIF as it moves.
+  void Image(std::string_view tag, int width, int height, std::string_view encoded, int64_t env_steps);
   void Flush() override { log_.Flush(); }
   /// RecordLog's.
   std::string Degraded() const { return log_.Degraded(); }

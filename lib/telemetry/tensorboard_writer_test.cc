@@ -45,6 +45,7 @@ TEST(TensorBoardWriterTest, WritesTheBytesThatTensorBoardReads) {
     auto writer = TensorBoardWriter::Open(directory, clock);
     ASSERT_TRUE(writer.ok()) << writer.status();
     (*writer)->Scalar("Loss/Policy loss", 0.5, 300);
+    (*writer)->Image("Videos_Test", 200, 250, "GIF89a", 300);
   }
   std::string path;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) path = entry.path().string();
@@ -53,7 +54,7 @@ TEST(TensorBoardWriterTest, WritesTheBytesThatTensorBoardReads) {
   std::stringstream text;
   text << in.rdbuf();
   const std::vector<std::string> records = Records(text.str());
-  ASSERT_EQ(records.size(), 2u);
+  ASSERT_EQ(records.size(), 3u);
 
   std::string wall_time(9, '\x09');  // field 1, fixed64
   const double seconds = 1700000000.0;
@@ -66,6 +67,9 @@ TEST(TensorBoardWriterTest, WritesTheBytesThatTensorBoardReads) {
                             "\x0a\x10"
                             "Loss/Policy loss" +
                             std::string("\x15\x00\x00\x00\x3f", 5));
+  // summary{ value{ tag, image{ height 250, width 200, colorspace 3, encoded } } }
+  EXPECT_EQ(records[2], wall_time + "\x10\xac\x02" + "\x2a\x21\x0a\x1f" + "\x0a\x0bVideos_Test" + "\x22\x10" +
+                            "\x08\xfa\x01\x10\xc8\x01\x18\x03" + "\x22\x06GIF89a");
 }
 
 TEST(TensorBoardWriterTest, UnwritablePlaceIsAnError) { EXPECT_FALSE(TensorBoardWriter::Open("/nonexistent").ok()); }

@@ -38,6 +38,7 @@ class FakeWandb(types.ModuleType):
         super().__init__("wandb")
         self.sessions = []
         self.inits = []
+        self.Video = lambda path, format: (os.path.basename(path), format)
         self._on_init = on_init
 
     def init(self, **options):
@@ -127,6 +128,29 @@ class WandbFollowTest(unittest.TestCase):
         follower.step()
         self.assertEqual(self.wandb.sessions[0].lines, [{"env_steps": 4000}])
         self.assertEqual(len(warnings), 3)
+
+    def test_films_are_logged_once_and_only_as_files_of_a_bounded_size(self):
+        warnings = []
+        follower = wandb_follow.Follower(self.run_folder, self.wandb, warn=warnings.append)
+        follower.start()
+        follower.step()
+        os.mkdir(self.path("videos"))
+        self.write("videos/9000.gif", "GIF89a")
+        self.write("videos/12000.gif", "GIF89a")
+        for other in ("mine.gif", "1.5.gif", ".unfinished", "².gif"):
+            self.write(f"videos/{other}", "x")
+        follower.step()
+        follower.step()
+        self.assertEqual(self.wandb.sessions[0].lines, [{"Videos_Test": (f"{n}.gif", "gif"), "env_steps": n} for n in (9000, 12000)])
+        os.symlink("/dev/zero", self.path("videos/13000.gif"))
+        self.write("videos/14000.gif", "")
+        os.truncate(self.path("videos/14000.gif"), wandb_follow.MOST_VIDEO_BYTES + 1)
+        follower.step()
+        self.assertEqual((len(self.wandb.sessions[0].lines), len(warnings)), (2, 2))
+        again = self.follower()
+        self.write("videos/15000.gif", "GIF89a")
+        again.step()
+        self.assertEqual(self.logged(), [15000])
 
     def test_values_by_name_are_metrics_of_their_own(self):
         """W&B groups them by what stands before the first slash."""

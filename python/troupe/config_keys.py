@@ -120,6 +120,7 @@ class EvaluationKeys(TypedDict, total=False):
     deterministic: bool
     seed: int
     at_end: bool
+    video_interval: int
 
 
 class StopKeys(TypedDict, total=False):

@@ -160,9 +160,9 @@ class Run:
                  overwrite: bool = False) -> Evaluation:
         """Plays whole episodes with the policies of a checkpoint. `overrides`: keys of `env`, `evaluation` and `multi_agent.policy_mapping`.
         `policies`: {id: class} for those that others play: "random", "scripted:NAME", "python:MODULE:NAME", "checkpoint:PATH#ID", or a Policy of
-        another run. `at`: "live" has a run that trains write a checkpoint first. `video`: a file that ends in .gif, into which `video_episode` is
-        filmed: "best" or "worst" by summed return, "first", or a number; a file that is there is replaced only with `overwrite`. TroupeError. Imports
-        the run's environment, as `resume` does."""
+        another run. `at`: "live" has a run that trains write a checkpoint first. `video`: a file that ends in .gif, .mp4 (by ffmpeg) or .png (eight
+        pictures), into which `video_episode` is filmed: "best" or "worst" by summed return, "first", or a number; a file that is there is replaced
+        only with `overwrite`. TroupeError. Imports the run's environment, as `resume` does."""
         if at == "live":
             at = self.save().name if self._is_running() else "latest"
         changes = Config().environment(env) if env is not None else Config()

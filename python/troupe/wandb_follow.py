@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import signal
+import stat
 import sys
 import threading
 import uuid
@@ -20,6 +21,7 @@ import uuid
 from troupe.progress import LineTail
 
 STATE_FILE = "wandb_follow.json"
+VIDEO_FOLDER, VIDEO_KEY, MOST_VIDEO_BYTES = "videos", "Videos_Test", 16 << 20
 
 
 class FollowError(Exception):
@@ -38,7 +40,7 @@ class Follower:
         self._options = dict(options or {})
         self._warn = warn
         self._tail = LineTail(os.path.join(run, "progress.jsonl"))
-        self._state = {"id": uuid.uuid4().hex[:16], "env_steps": -1}
+        self._state = {"id": uuid.uuid4().hex[:16], "env_steps": -1, "film": -1}
         self._session = None
 
     def start(self):
@@ -48,7 +50,7 @@ class Follower:
             try:
                 with open(path, encoding="utf-8") as file:
                     state = json.load(file)
-                self._state = {"id": str(state["id"]), "env_steps": int(state["env_steps"])}
+                self._state = {"id": str(state["id"]), "env_steps": int(state["env_steps"]), "film": int(state.get("film", -1))}
             except (ValueError, KeyError, TypeError) as error:
                 raise FollowError(f"{path}: not a follower's state ({error}); remove it to begin a new W&B run") from error
         options = {"project": "troupe", "name": os.path.basename(os.path.abspath(self._run)), "dir": self._run}
@@ -68,6 +70,7 @@ class Follower:
         logged = False
         for line in self._tail.read():
             logged = self._log(line) or logged
+        logged = self._log_films() or logged
         if logged:
             self._save_state()
         return ended
@@ -92,6 +95,28 @@ class Follower:
         self._session.log({key: value for key, value in values.items() if value is not None})
         self._state["env_steps"] = env_steps
         return True
+
+    def _log_films(self):
+        """Films of evaluations, videos/<env steps>.gif, that came since the last one that was logged."""
+        try:
+            names = os.listdir(os.path.join(self._run, VIDEO_FOLDER))
+        except OSError:
+            return False
+        numbers = (name[:-len(".gif")] for name in names if name.endswith(".gif"))
+        films = sorted(int(number) for number in numbers if number.isascii() and number.isdigit())
+        films = [film for film in films if film > self._state["film"]]
+        for env_steps in films:
+            path = os.path.join(self._run, VIDEO_FOLDER, f"{env_steps}.gif")
+            try:
+                status = os.lstat(path)
+            except FileNotFoundError:  # the learner keeps the newest alone
+                continue
+            if stat.S_ISREG(status.st_mode) and status.st_size <= MOST_VIDEO_BYTES:
+                self._session.log({VIDEO_KEY: self._wandb.Video(path, format="gif"), "env_steps": env_steps})
+            else:
+                self._warn(f"troupe.wandb_follow: left out {path}: no file of at most {MOST_VIDEO_BYTES} bytes")
+            self._state["film"] = env_steps
+        return bool(films)
 
     def _has_ended(self):
         # A resumed run still has the summary of its last life, which its progress.jsonl then is newer than.

@@ -24,6 +24,7 @@ void AddServeCommand(CLI::App& app, Action* action);
 void AddQueryCommand(CLI::App& app, Action* action);
 void AddStatusCommand(CLI::App& app, Action* action);
 void AddStopCommand(CLI::App& app, Action* action);
+void AddWatchCommand(CLI::App& app, Action* action);
 void AddRunsCommand(CLI::App& app, Action* action);
 void AddPolicyCommand(CLI::App& app, Action* action);
 void AddMappingCommand(CLI::App& app, Action* action);

@@ -80,7 +80,7 @@ absl::StatusOr<DemoNames> FreeNames(const DemoFlags& flags) {
 absl::StatusOr<int> Demo(const DemoFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const DemoNames names, FreeNames(flags));
   // Before the training: nobody waits for a refusal.
-  TROUPE_RETURN_IF_ERROR(run::CheckVideoPath(names.video, /*overwrite=*/false));
+  TROUPE_RETURN_IF_ERROR(run::CheckVideoPath(names.video, /*overwrite=*/false).status());
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<SocketFolder> folder, SocketFolder::Make());
   TrainFlags train;
   train.config = folder->path() + "/spread.yaml";
@@ -113,7 +113,8 @@ void AddDemoCommand(CLI::App& app, Action* action) {
   demo->add_option("--seconds", flags->seconds, "how long it trains")
       ->check(CLI::Range(1, kMostSeconds))
       ->capture_default_str();
-  demo->add_option("--out", flags->out, "the video, a file that ends in .gif (default: spread.gif, here)");
+  demo->add_option("--out", flags->out,
+                   "the video, a file that ends in .gif, .mp4 or .png (default: spread.gif, here)");
   demo->add_option("--directory", flags->directory, "where the run goes")->capture_default_str();
   demo->footer("Example: troupe demo");
   demo->callback([=] { *action = [=] { return Demo(*flags); }; });

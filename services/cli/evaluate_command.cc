@@ -102,12 +102,13 @@ std::string Summary(const EvaluateFlags& flags, const std::string& folder, const
 /// Films the episode that --video-episode names, and says so.
 absl::Status WriteVideo(const EvaluateFlags& flags, const rollout::RolloutConfig& config,
                         const rollout::EvaluationRequest& request, const rollout::EvaluationResult& result,
-                        const run::RunPolicies& loaded, const run::EpisodeNames& names) {
+                        const run::RunPolicies& loaded, const run::EpisodeNames& names,
+                        const run::VideoOptions& options) {
   TROUPE_ASSIGN_OR_RETURN(const int64_t number, run::EpisodeToFilm(result, flags.video_episode));
   const rollout::EvaluatedEpisode& episode = result.each[static_cast<size_t>(number)];
-  TROUPE_ASSIGN_OR_RETURN(const run::EpisodeVideo video, run::FilmEpisode(config, request, number, episode.length,
-                                                                          loaded.weights, names, flags.video_options));
-  TROUPE_RETURN_IF_ERROR(run::WriteVideo(flags.video, video.gif, flags.overwrite));
+  TROUPE_ASSIGN_OR_RETURN(const run::EpisodeVideo video,
+                          run::FilmEpisode(config, request, number, episode.length, loaded.weights, names, options));
+  TROUPE_RETURN_IF_ERROR(run::WriteVideo(flags.video, video.file, flags.overwrite));
   if (video.length != episode.length || video.return_sum != episode.return_sum()) {
     std::fprintf(stderr,
                  "troupe: warning: episode %lld went otherwise when it was played again to be filmed: summed return "
@@ -131,7 +132,10 @@ absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
   envs::RegisterAllEnvs(registry);
   const std::string results = absl::StrCat(flags.directory, "/", flags.experiment);
   if (!flags.experiment.empty()) TROUPE_RETURN_IF_ERROR(CheckExperiment(results, flags.experiment));
-  if (!flags.video.empty()) TROUPE_RETURN_IF_ERROR(run::CheckVideoPath(flags.video, flags.overwrite));
+  run::VideoOptions video_options = flags.video_options;
+  if (!flags.video.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(video_options.format, run::CheckVideoPath(flags.video, flags.overwrite));
+  }
   TROUPE_ASSIGN_OR_RETURN(const run::RunPolicies loaded,
                           run::LoadChangedRun(folder, flags.checkpoint, flags.changes, registry));
   const config::ResolvedRun& run = loaded.run;
@@ -168,7 +172,9 @@ absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
     PrintResult(result, loaded.checkpoint, request.deterministic, ByPolicy(result, run, names.policies));
     if (!flags.experiment.empty()) std::printf("results in %s\n", results.c_str());
   }
-  if (!flags.video.empty()) TROUPE_RETURN_IF_ERROR(WriteVideo(flags, film_config, request, result, loaded, names));
+  if (!flags.video.empty()) {
+    TROUPE_RETURN_IF_ERROR(WriteVideo(flags, film_config, request, result, loaded, names, video_options));
+  }
   return 0;
 }
 
@@ -201,8 +207,8 @@ void AddEvaluateCommand(CLI::App& app, Action* action) {
       "write a run of that name inside --directory: config.yaml, summary.json, a line for each episode "
       "in progress.jsonl, and TensorBoard's events");
   evaluate->add_option("--video", flags->video,
-                       "film an episode: a file that ends in .gif; of environments that draw themselves "
-                       "(docs/cli.md)");
+                       "film an episode: a file that ends in .gif, .mp4 (by ffmpeg) or .png (eight pictures of it); of "
+                       "environments that draw themselves (docs/cli.md)");
   evaluate
       ->add_option("--video-episode", flags->video_episode,
                    "best or worst by summed return, first, or an episode's number")

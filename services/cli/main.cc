@@ -17,6 +17,7 @@ void AddCommands(CLI::App& app, troupe::services::Action* action) {
   troupe::services::AddLearnerCommand(app, action);
   troupe::services::AddWorkerCommand(app, action);
   troupe::services::AddEvaluateCommand(app, action);
+  troupe::services::AddWatchCommand(app, action);
   troupe::services::AddServeCommand(app, action);
   troupe::services::AddQueryCommand(app, action);
   troupe::services::AddStatusCommand(app, action);

@@ -1,6 +1,7 @@
 // troupe runs ls|show|compare|plot
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -45,7 +46,10 @@ struct RunsFlags {
   bool each = false, overwrite = false, json = false;
 };
 
-std::string TwoDigits(std::optional<double> value) { return value ? absl::StrFormat("%.2f", *value) : "-"; }
+std::string TwoDigits(std::optional<double> value) {
+  if (!value) return "-";
+  return std::abs(*value) < 1e9 ? absl::StrFormat("%.2f", *value) : absl::StrFormat("%.4g", *value);
+}
 Json JsonOf(std::optional<double> value) { return value ? Json(*value) : Json(); }
 std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
 
@@ -59,7 +63,7 @@ std::string Age(absl::Duration age) {
 }
 
 std::string Took(std::optional<double> seconds) {
-  if (!seconds) return "-";
+  if (!seconds || !(*seconds >= 0 && *seconds < 1e12)) return "-";  // it is read from a file
   const auto whole = static_cast<int64_t>(*seconds);
   return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole / 60 % 60, whole % 60);
 }

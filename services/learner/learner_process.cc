@@ -95,6 +95,25 @@ class CallbackThread {
   std::thread thread_;
 };
 
+/// What films a run's evaluations, and the thread that does.
+class FilmThread {
+ public:
+  /// For a film of the last evaluation. What takes longer ends by itself, in the time that environments get.
+  static constexpr absl::Duration kPatience = absl::Seconds(20);
+
+  FilmThread(const std::string& folder, const env::EnvRegistry& registry, run::Degradations* degradations)
+      : loop_(folder, run::ShootWith(&registry), degradations), thread_([this] { loop_.Run(); }) {}
+  ~FilmThread() {
+    loop_.Stop();
+    thread_.join();
+  }
+  run::FilmLoop* loop() { return &loop_; }
+
+ private:
+  run::FilmLoop loop_;
+  std::thread thread_;
+};
+
 /// The parts of a learner in the order they are made; destroyed in reverse, so that nothing is called after its death.
 class Process {
  public:
@@ -148,6 +167,7 @@ class Process {
   training::Device device_;
   policy::PolicyTablePtr policies_;  ///< that this process begins with
   std::unique_ptr<CallbackThread> callbacks_;
+  std::unique_ptr<FilmThread> films_;
   std::unique_ptr<learner::Trainer> trainer_;
   std::unique_ptr<run::RunReporter> reporter_;
   std::unique_ptr<serving::QueryEngine> queries_;
@@ -166,7 +186,6 @@ class Process {
   std::thread sampler_thread_;
   /// Keeps the Python processes of environments and functions: they are dismissed when everything has been told.
   std::optional<rollout::RolloutConfig> rollout_config_;
-  base::HeapTrimmer heap_trimmer_;  ///< the ticker's
   std::unique_ptr<base::NamedLoop> ticker_;
   std::thread checkpoint_thread_;
   absl::Duration linger_;
@@ -259,6 +278,9 @@ run::RunReporter::Deps Process::ReporterDeps() {
       return callbacks_ == nullptr ? std::vector<learner::NamedValue>() : callbacks_->host()->TakeValues();
     };
   }
+  if (run().evaluation.video_interval > 0) {
+    deps.films = [this] { return films_ == nullptr ? std::vector<run::Film>() : films_->loop()->TakeFilms(); };
+  }
   return deps;
 }
 
@@ -299,11 +321,15 @@ absl::Status Process::MakeUpdates(const env::EnvRegistry& registry) {
                                                                          .control = control_.get(),
                                                                          .cache = &policy_map_cache_,
                                                                          .draw = &FirstState});
+  if (run().evaluation.video_interval > 0 && setup_.nothing_left.empty()) {
+    films_ = std::make_unique<FilmThread>(setup_.folder->Path("videos"), registry, &degradations_);
+  }
   evaluator_ = std::make_unique<run::RunEvaluator>(run::RunEvaluator::Deps{.run = &run(),
                                                                            .registry = &registry,
                                                                            .learner = learner_.get(),
                                                                            .trainer = trainer_.get(),
-                                                                           .reporter = reporter_.get()});
+                                                                           .reporter = reporter_.get(),
+                                                                           .films = films_ ? films_->loop() : nullptr});
   updates_ = std::make_unique<run::UpdateLoop>(
       run::UpdateLoop::Deps{.run = &run(),
                             .learner = learner_.get(),
@@ -354,10 +380,10 @@ absl::Status Process::StartThreads(const rollout::RolloutConfig& config) {
     TROUPE_RETURN_IF_ERROR(sampler_->Join(config, learner_.get()));
     sampler_thread_ = std::thread([this] { sampler_->Run(); });
   }
-  const auto tick = [this] {
+  const auto tick = [this, heap = std::make_shared<base::HeapTrimmer>()] {
     if (sampler_ != nullptr) sampler_->KeepAlive();
     learner_->Tick();
-    heap_trimmer_.MaybeTrim(base::Clock::Real().SteadyNow());
+    heap->MaybeTrim(base::Clock::Real().SteadyNow());
     if (server_ != nullptr) server_->Tick();
     return kTickInterval;
   };
@@ -411,6 +437,7 @@ absl::Status Process::Finish(const learner::StepOutcome& outcome) {
   TROUPE_RETURN_IF_ERROR(end.Conclude(outcome, /*evaluate=*/stopped && run().evaluation.at_end));
   TakeDown(stopped ? linger_ : absl::ZeroDuration());
   TROUPE_RETURN_IF_ERROR(EndCallbacks(outcome.reason));
+  if (films_ != nullptr && stopped) films_->loop()->AwaitIdle(FilmThread::kPatience);
   TROUPE_RETURN_IF_ERROR(end.Tell());
   return sampler_ == nullptr ? absl::OkStatus() : sampler_->status();
 }

@@ -31,12 +31,13 @@ absl::Status Run(const troupe::services::LearnerFlags& flags) {
 void AddActingCommands(CLI::App& app, troupe::services::Action* action) {
   troupe::services::AddWorkerCommand(app, action);
   troupe::services::AddEvaluateCommand(app, action);
+  troupe::services::AddWatchCommand(app, action);
   troupe::services::AddServeCommand(app, action);
   troupe::services::AddQueryCommand(app, action);
 }
 
 bool IsActingCommand(const std::string& word) {
-  return word == "worker" || word == "evaluate" || word == "serve" || word == "query";
+  return word == "worker" || word == "evaluate" || word == "watch" || word == "serve" || word == "query";
 }
 
 }  // namespace

@@ -135,6 +135,42 @@ class EvaluateTest(harness.TroupeTestCase):
             self.assertEqual(done.stdout, "", "before anything is played")
             self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("bad.gif")], [])
 
+    def test_a_png_is_eight_moments(self):
+        self.troupe("evaluate", "run", "--video", "a.png", "--video-size", "64")
+        with open(self.path("a.png"), "rb") as file:
+            head = file.read(24)
+        self.assertEqual((head[:8], int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")),
+                         (b"\x89PNG\r\n\x1a\n", 4 * 64, 2 * (64 + 5 * 16 + 12)))
+
+    def test_evaluations_are_filmed_while_a_run_trains(self):
+        said = self.troupe("train", "run.yaml", "--name", "filmed", "--set", "stop.env_steps=300", "--set", "evaluation.interval=100", "--set",
+                           "evaluation.at_end=true", "--set", "evaluation.video_interval=1")
+        self.assertNotIn("degraded", said.stdout + said.stderr)
+        films = sorted(os.listdir(self.path("runs", "filmed", "videos")), key=lambda name: int(name[:-len(".gif")]))
+        self.assertTrue(films, "one that comes while another is made is left out")
+        self.assertEqual(self.gif(os.path.join("runs", "filmed", "videos", films[0])), (200, 200 + 5 * 16 + 12, 20))
+        (events,) = glob.glob(self.path("runs", "filmed", "events.out.tfevents.*"))
+        with open(events, "rb") as file, open(self.path("runs", "filmed", "videos", films[-1]), "rb") as film:
+            events, film = file.read(), film.read()
+        self.assertIn(b"Videos_Test", events)
+        self.assertIn(film, events)
+
+    def test_watching_writes_pictures_as_text_where_there_is_no_terminal(self):
+        said = self.troupe("watch", "run", "--seed", "7").stdout
+        self.assertEqual(said.count("weights of 100 env steps  episode 0  step "), 11)
+        self.assertIn("episode 0  step 10  the end\nadversary_0  hunter  return", said)
+        for mark in "xo0":
+            self.assertRegex(said, f"(?m)^ *[xo0 ]*{mark}")
+        self.assertTrue(said.isascii() and "\x1b" not in said)
+        self.assertEqual(self.troupe("watch", "run", "--seed", "7", "--episodes", "2").stdout[:len(said)], said)
+
+    def test_runs_are_listed(self):
+        (run,) = (each for each in json.loads(self.troupe("runs", "ls", "--json").stdout) if each["name"] == "run")
+        self.assertEqual((run["state"], run["env"], run["algorithm"], run["env_steps"], run["problems"]), ("finished", "mpe/simple_tag", "mappo", 100, []))
+        shown = self.troupe("runs", "show", "run").stdout
+        for words in ("finished: stop.env_steps reached: 100 of 100", "algorithm.train_batch_size", "100 (latest)"):
+            self.assertIn(words, shown)
+
     def test_a_long_episode_has_a_picture_every_second_step(self):
         said = self.troupe("evaluate", "run", "--episodes", "1", "--set", "env.args.max_cycles=1001", "--video", "long.gif", "--video-size", "64").stdout
         self.assertIn("long.gif: 502 pictures", said, "steps 0, 2, 4, ..., 1000, and the last")
@@ -148,7 +184,7 @@ class EvaluateTest(harness.TroupeTestCase):
         self.assertTrue(os.path.exists(self.path("a.gif.new", "mine")))
 
     def test_a_video_that_cannot_be_is_refused_before_anything_is_played(self):
-        self.refused("--video", "a.mp4", saying=["a.mp4", ".gif"])
+        self.refused("--video", "a.avi", saying=["a.avi", ".gif, .mp4 or .png"])
         self.refused("--video", "a.gif", "--video-episode", "bets", saying=["bets", "best, worst, first"])
         self.refused("--video", "a.gif", "--video-episode", "6", saying=["6", "from 0 to 5"])
         self.refused("--video", "nowhere/a.gif", saying=["nowhere", "can be written"])

@@ -41,6 +41,19 @@ class Whole final : public plugin::Environment {
     }
   }
 
+  void Draw(plugin::Canvas& canvas) const override {
+    if (text_ == "no view") canvas.Circle({0, 0}, 1, plugin::Color::Agent(0));
+    if (text_ == "throws") throw std::runtime_error("the pencil broke");
+    canvas.View(-8, -8, 8, 8);
+    canvas.Circle({1, 2}, 3, plugin::Color::Agent(1));
+    canvas.Line({0, 0}, {1, static_cast<double>(step_)}, 0.5, {1, 2, 3, 4});
+    canvas.Rectangle({0, 0}, {2, 1}, {9, 8, 7});
+    canvas.Text({1, 1}, "step " + std::to_string(step_), {});
+    canvas.Image({0, 0}, {2, 1}, 2, 1, {1, 2, 3, 4, 5, 6});
+    const int shapes = text_ == "many" ? 100'000 : 0;
+    for (int i = 0; i < shapes; ++i) canvas.Circle({0, 0}, 1, {});
+  }
+
  private:
   void Write(plugin::Writer& out) {
     const float draw = random_.Uniform(-1.0f, 1.0f);

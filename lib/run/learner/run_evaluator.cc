@@ -3,7 +3,9 @@
 #include <utility>
 #include <vector>
 
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/run/episode_video.h"
 #include "lib/run/evaluation.h"
 #include "lib/run/rollout_setup.h"
 #include "lib/run/run_checkpoint.h"
@@ -38,7 +40,27 @@ absl::StatusOr<rollout::EvaluationResult> RunEvaluator::Evaluate(int64_t env_ste
   TROUPE_ASSIGN_OR_RETURN(rollout::EvaluationResult result, pool_->Run(request, weights));
   deps_.reporter->OnEvaluation(result, *evaluated_, env_steps);
   deps_.learner->ReportEvaluation(StatsOf(result, evaluated_->num_slots()));
+  MaybeFilm(request, result, std::move(weights), env_steps);
   return result;
+}
+
+void RunEvaluator::MaybeFilm(const rollout::EvaluationRequest& request, const rollout::EvaluationResult& result,
+                             std::vector<policy::WeightSnapshotPtr> weights, int64_t env_steps) {
+  const int64_t number = evaluations_++;
+  if (deps_.films == nullptr || number % deps_.run->evaluation.video_interval != 0) return;
+  const absl::StatusOr<int64_t> best = EpisodeToFilm(result, "best");
+  if (!best.ok()) return;
+  FilmOrder order;
+  order.run = *deps_.run;
+  UsePolicies(*evaluated_, &order.run);
+  order.request = request;
+  order.episode = *best;
+  order.length = result.each[static_cast<size_t>(*best)].length;
+  order.weights = std::move(weights);
+  order.names.agents = order.run.agent_ids();
+  for (const policy::PolicyId& id : order.run.policy_ids()) order.names.policies.push_back(id.value());
+  order.env_steps = env_steps;
+  if (!deps_.films->TryOrder(std::move(order))) TROUPE_DEBUG("no film env_steps={}: one is being made", env_steps);
 }
 
 }  // namespace troupe::run

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,6 +14,7 @@
 #include "lib/policy/policy_table.h"
 #include "lib/rollout/evaluator.h"
 #include "lib/run/evaluation_pool.h"
+#include "lib/run/learner/film_loop.h"
 #include "lib/run/learner/run_reporter.h"
 
 namespace troupe::run {
@@ -31,6 +33,7 @@ class RunEvaluator {
     learner::Learner* learner = nullptr;
     learner::Trainer* trainer = nullptr;  ///< the learner's
     RunReporter* reporter = nullptr;
+    FilmLoop* films = nullptr;  ///< nullptr: no evaluation is filmed
   };
 
   explicit RunEvaluator(const Deps& deps) : deps_(deps) {}
@@ -44,7 +47,12 @@ class RunEvaluator {
   const policy::PolicyTablePtr& evaluated() const { return evaluated_; }
 
  private:
+  /// Orders a film of the best episode, where it is time for one and none is being made.
+  void MaybeFilm(const rollout::EvaluationRequest& request, const rollout::EvaluationResult& result,
+                 std::vector<policy::WeightSnapshotPtr> weights, int64_t env_steps);
+
   const Deps deps_;
+  int64_t evaluations_ = 0;           ///< of this learner's life
   policy::PolicyTablePtr evaluated_;  ///< what pool_ was made for
   std::unique_ptr<EvaluationPool> pool_;
 };

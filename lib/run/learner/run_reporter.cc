@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/process_memory.h"
 #include "lib/base/status_macros.h"
+#include "lib/base/terminal_abilities.h"
 #include "lib/base/terminal_block.h"
 #include "lib/learner/stop_conditions.h"
 #include "lib/run/evaluation.h"
@@ -33,6 +34,7 @@ std::optional<TerminalSize> SizeOfTerminal() {
 telemetry::ProgressDisplay::Options DisplayOptions() {
   telemetry::ProgressDisplay::Options options;
   options.is_terminal = ::isatty(STDOUT_FILENO) == 1;
+  options.has_unicode = base::TerminalAbilities::OfProcess().unicode;
   return options;
 }
 
@@ -130,6 +132,15 @@ void RunReporter::Scalar(std::string_view tag, double value, int64_t env_steps) 
 
 void RunReporter::Flush() { FlushAll(); }
 
+void RunReporter::TellFilms() {
+  if (!deps_.films) return;
+  for (const Film& film : deps_.films()) {
+    if (tensorboard_ != nullptr) {
+      tensorboard_->Image("Videos_Test", film.width, film.height, film.gif, film.env_steps);
+    }
+  }
+}
+
 void RunReporter::FlushAll() {
   if (lines_ == nullptr) return;
   tensorboard_->Flush();
@@ -144,6 +155,7 @@ void RunReporter::OnProgress(const learner::ProgressRecord& record) {
   names_.Add(record);
   deps_.degradations->Set("updates", LearnsNothing(record));
   if (IsDue(record.env_steps)) WriteLine(record);
+  TellFilms();
   FlushAll();
   Display(record, false);
 }
@@ -179,6 +191,7 @@ void RunReporter::OnEvaluation(const rollout::EvaluationResult& evaluation, cons
 
 void RunReporter::Finish() {
   if (!last_) return;
+  TellFilms();
   // Callbacks are called after an update's line was written.
   if (lines_ != nullptr && (!last_written_ || deps_.tracked)) WriteLine(*last_);
   FlushAll();

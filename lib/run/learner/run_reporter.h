@@ -20,6 +20,7 @@
 #include "lib/policy/policy_table.h"
 #include "lib/rollout/evaluator.h"
 #include "lib/run/learner/degradations.h"
+#include "lib/run/learner/film_loop.h"
 #include "lib/telemetry/json_lines_writer.h"
 #include "lib/telemetry/progress_display.h"
 #include "lib/telemetry/tensorboard_writer.h"
@@ -39,6 +40,8 @@ class RunReporter final : public base::MetricSink, public learner::ProgressListe
     std::function<bool()> interrupted = nullptr;  ///< whether a signal asks for the end, for the display; may be absent
     /// What callbacks tracked since it was last asked, for the next line; may be absent.
     std::function<std::vector<learner::NamedValue>()> tracked = nullptr;
+    /// Films that were made since it was last asked, for TensorBoard; may be absent.
+    std::function<std::vector<Film>()> films = nullptr;
   };
 
   /// `resumed_env_steps`: lines of progress.jsonl behind it were rolled back and are cut.
@@ -73,6 +76,8 @@ class RunReporter final : public base::MetricSink, public learner::ProgressListe
   void WriteLine(const learner::ProgressRecord& record);
   /// The process's, at most kMemoryInterval old.
   const base::ProcessMemory& Memory();
+  /// Takes the films that were made.
+  void TellFilms();
   /// Tries again to write what waits, and notes what cannot be written.
   void FlushAll();
   void Display(const learner::ProgressRecord& record, bool last);
