@@ -126,6 +126,13 @@ TEST_F(CheckpointEngineTest, ALabelThatIsLostKeepsNothingElseFromBeingServed) {
   EXPECT_EQ(RefreshCode(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(Served(), 6) << "the newest is taken all the same";
   EXPECT_EQ(Served("best"), 4) << "and the label stands where it stood";
+  Write(700);
+  Damage(700);
+  Link("best", 600);
+  EXPECT_EQ(RefreshCode(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(Served(), 6);
+  EXPECT_EQ(Served("best"), 6) << "nor does the newest keep the label";
+  Link("latest", 600);
   fs::remove(scratch_.path() + "/checkpoints/best");
   EXPECT_TRUE(*engine_->Refresh());
   EXPECT_EQ(Served("best"), -1) << "the run has none any more";
