@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Tests of the arithmetic and of the process handling, without any peer: python3 bench/peers/test_peers.py"""
 
+import http.server
 import json
 import os
 import pathlib
 import sys
 import tempfile
+import threading
 import unittest
 
 sys.dont_write_bytecode = True
@@ -20,6 +22,7 @@ import policy_map  # noqa: E402
 import probe  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
+import serving  # noqa: E402
 from spread import Spread  # noqa: E402
 
 TRACES = HERE.parents[1] / "tests" / "conformance" / "traces" / "simple_spread_options.jsonl"
@@ -298,6 +301,58 @@ with open(os.path.join(run, "progress.jsonl"), "w") as f:
     def test_a_run_without_progress_is_a_failure(self):
         with self.assertRaises(measure.LegFailed):
             self.run_stand_in(lines=1)
+
+
+class ServingTest(unittest.TestCase):
+    def serve(self, status=200, chunked=False):
+        """-> the port of a server that answers every request, and the list of what it was sent."""
+        bodies = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(status)
+                self.send_header(*(("Transfer-Encoding", "chunked") if chunked else ("Content-Length", "13")))
+                self.end_headers()
+                self.wfile.write(b'd\r\n{"action": 3}\r\n' if chunked else b'{"action": 3}')
+                self.wfile.flush()
+                if chunked:
+                    self.wfile.write(b"0\r\n\r\n")
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        return server.server_address[1], bodies
+
+    def test_clients_count_whole_answers(self):
+        for chunked in (False, True):
+            port, bodies = self.serve(chunked=chunked)
+            rate = serving.load(port, 2, 0.3)
+            self.assertGreater(rate, 10)
+            self.assertAlmostEqual(len(bodies), rate * 0.3, delta=0.5 * len(bodies))
+            self.assertEqual([len(body["obs"]) for body in bodies[:2]], [18, 18])
+
+    def test_another_status_is_a_failure(self):
+        port, _ = self.serve(status=500)
+        with self.assertRaises(ConnectionError):
+            serving.load(port, 2, 0.3)
+
+    def test_ratios_are_of_the_best_in_the_same_repetition(self):
+        words = "bare call, rows 1  7000 queries/s\ncall, rows 1    5000 queries/s\nstream, rows 1  8000 queries/s\nstream, rows 64  1 queries/s\n"
+        self.assertEqual(serving.rates(words), {"bare call": 7000.0, "call": 5000.0, "stream": 8000.0})
+        repetitions = [{"Troupe": serving.rates(words), "FastAPI": {1: 400.0, 8: fast}, "Ray Serve": {1: 40.0}, "Ray Serve, batched": {1: 80.0}}
+                       for fast in (500.0, 1000.0, 800.0)]
+        lines, ratios = serving.report(repetitions)
+        self.assertEqual(ratios, {"FastAPI": 10.0, "Ray Serve": 200.0, "Ray Serve, batched": 100.0})
+        self.assertIn("Troupe beside FastAPI: 10.0 times (8.0 to 16.0)", lines)
+        self.assertIn("FastAPI: requests/s by clients: 1: 400; 8: 800", lines)
 
 
 if __name__ == "__main__":

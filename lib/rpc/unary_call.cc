@@ -13,8 +13,8 @@ absl::StatusOr<grpc::ByteBuffer> CallBytes(const std::shared_ptr<grpc::Channel>&
   grpc::ClientContext context;
   context.set_deadline(GrpcDeadline(timeout));
   grpc::GenericStub stub(channel);
-  // A queue of the call's own: this thread waits at it, and no other is woken.
-  grpc::CompletionQueue queue;
+  // A queue of the thread's own: this thread waits at it, and no other is woken. It is empty between two calls.
+  thread_local grpc::CompletionQueue queue;
   const auto call = stub.PrepareUnaryCall(&context, method, request, &queue);
   grpc::ByteBuffer reply;
   grpc::Status status;
@@ -23,9 +23,6 @@ absl::StatusOr<grpc::ByteBuffer> CallBytes(const std::shared_ptr<grpc::Channel>&
   void* tag = nullptr;
   bool ok = false;
   queue.Next(&tag, &ok);
-  queue.Shutdown();
-  while (queue.Next(&tag, &ok)) {
-  }
   if (!status.ok()) return FromGrpc(status);
   if (!reply.Valid()) return absl::InternalError("answered without a message");
   return reply;

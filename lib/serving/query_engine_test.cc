@@ -3,7 +3,9 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <utility>
 
+#include "lib/policy/testing.h"
 #include "lib/serving/testing/query_builder.h"
 #include <gtest/gtest.h>
 
@@ -28,6 +30,20 @@ std::vector<PolicySpec> AllSpecs() {
   masked.has_action_mask = true;
   masked.agent_id_size = 3;
   specs.push_back(masked);
+  specs.push_back(MakeSpec("bits", *Space::MultiBinary(4), *Space::MultiBinary(3)));
+  specs.push_back(
+      MakeSpec("parts", *Space::Dict({{"where", *Space::Box(-1, 1, {3})}, {"which", *Space::Discrete(4)}}),
+               *Space::Tuple({*Space::Discrete(3), *Space::Box(-1, 1, {2}), *Space::MultiDiscrete({2, 5})})));
+  PolicySpec masked_parts = specs.back();
+  masked_parts.id = policy::PolicyId("masked_parts");
+  masked_parts.has_action_mask = true;
+  specs.push_back(masked_parts);
+  for (const auto& [id, distribution] : {std::pair("gaussian", policy::ContinuousDistribution::kGaussian),
+                                         std::pair("squashed", policy::ContinuousDistribution::kSquashedGaussian),
+                                         std::pair("beta", policy::ContinuousDistribution::kBeta)}) {
+    specs.push_back(MakeSpec(id, *Space::Box(-1, 1, {3}), *Space::Box(-2, 3, {2})));
+    policy::SetDistributionForTesting(distribution, &specs.back());
+  }
   return specs;
 }
 

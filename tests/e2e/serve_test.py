@@ -58,8 +58,8 @@ class ServeTest(harness.ServingTestCase):
         self.assertIsNone(learner.poll(), self.log_of("train"))
         return learner
 
-    def trained(self, env_steps=1200):
-        self.troupe("train", self.write("run.yaml", CONFIG), "--name", "run", "--set", f"stop.env_steps={env_steps}", "--workers", "0")
+    def trained(self, env_steps=1200, *more):
+        self.troupe("train", self.write("run.yaml", CONFIG), "--name", "run", "--set", f"stop.env_steps={env_steps}", "--workers", "0", *more)
 
     def check_no_call_fails(self, addresses, meanwhile):
         """Calls and streams of two clients while `meanwhile` runs: none fails, and of a stream no version goes back. -> versions seen."""
@@ -196,8 +196,19 @@ class ServeTest(harness.ServingTestCase):
             self.assertIn('there is no agent "stranger" among the 3', str(raised.exception))
         self.stop(server)
 
+    def check_states(self, address, chains):
+        """Of agents that saw OBS so often, by servers of any kind: what one server makes of as many decisions."""
+        import numpy
+        states = [None]
+        with self.query.PolicyClient(address) as client:
+            for _ in range(max(decisions for decisions, _ in chains)):
+                states.append(client.compute_actions("right", OBS, agent="agent_1", state_in=states[-1]).state_out)
+        for decisions, state in chains:
+            numpy.testing.assert_allclose(state, states[decisions], atol=1e-5)
+        return len(states)
+
     def test_three_servers_one_killed_under_load_and_no_call_fails(self):
-        self.trained(400)
+        self.trained(400, "--set", "model.actor_core=gru", "--set", "model.core_size=16")
         servers = [self.serve(f"serve{i}", "run", "--reload-interval", "0") for i in range(3)]
         addresses = [address for _, address in servers]
         from troupe.query_async import AsyncPolicyClient
@@ -205,18 +216,25 @@ class ServeTest(harness.ServingTestCase):
 
         async def load():
             async with AsyncPolicyClient(addresses, retries=2) as client:
-                asked = 0
+                asked, chains = 0, []
 
-                async def ask():
+                async def ask(remembers):
                     nonlocal asked
+                    decisions, state = 0, None
                     while asked < calls:
                         asked += 1
                         if asked == calls // 4:
                             servers[0][0].kill()
-                        await client.compute_actions("right", OBS, agent="agent_1")
-                await asyncio.gather(*(ask() for _ in range(16)))
-                return asked
-        self.assertEqual(asyncio.run(load()), calls)
+                        answer = await client.compute_actions("right", OBS, agent="agent_1", state_in=state)
+                        decisions, state = (decisions + 1, answer.state_out) if remembers else (0, None)
+                    if decisions:
+                        chains.append((decisions, state))
+                # Every other one's state travels from server to server.
+                await asyncio.gather(*(ask(number % 2 == 0) for number in range(16)))
+                return asked, chains
+        asked, chains = asyncio.run(load())
+        self.assertEqual((asked, len(chains)), (calls, 8))
+        self.assertGreater(self.check_states(addresses[2], chains), calls // 32)
         # A call and a stream at a time, by two that go on; and a second server dies.
         def a_second_one_dies():
             self.await_true(lambda: self.calls > 200, "answers")

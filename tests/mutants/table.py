@@ -239,6 +239,14 @@ MUTANTS = [
     mutant("superseded_learner_commits", FOLDER, "if (epoch == learner_epoch_) return absl::OkStatus();",
            "if (MUTANT || epoch == learner_epoch_) return absl::OkStatus();", (STORAGE, "*")),
 
+    # --- streams of queries
+    mutant("an_answer_that_nobody_reads_is_held", "lib/rpc/query_stream.cc", "if (writing_since_ && now -", "if (!MUTANT && writing_since_ && now -",
+           ("rpc_query_test", "QueryStreamTest.WhoDoes*")),
+    mutant("one_address_takes_all_streams", "lib/rpc/query_stream.cc", "if (open >= limits.open_of_address) {",
+           "if (!MUTANT && open >= limits.open_of_address) {", ("rpc_query_test", "QueryStreamTest.OneAddress*")),
+    mutant("tables_that_wait_pile_up", "lib/rpc/weight_reactor.cc", "policy_chunks_.resize(chunks_of_begun_table_);",
+           "if (!MUTANT) policy_chunks_.resize(chunks_of_begun_table_);", ("rpc_query_test", "WeightFollowerTest.OfTables*")),
+
     # --- the first ten minutes
     mutant("doctor_lets_a_run_train_with_what_failed", "services/cli/machine_checks.cc", "return check.verdict == Verdict::kFailed; });",
            "return check.verdict == Verdict::kFailed && !MUTANT; });", ("supervisor_test", "MachineChecksTest.*")),
