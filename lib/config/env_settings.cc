@@ -5,6 +5,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/config/make_env.h"
 #include "lib/config/resolved_run.h"
+#include "lib/policy/python_callable.h"
 #include "proto/troupe/v1/config.pb.h"
 
 namespace troupe::config {
@@ -38,7 +39,8 @@ absl::StatusOr<env::WrapperOptions> WrappersOf(const RunConfig& config) {
   }
   wrappers.frame_stack = env.frame_stack();
   wrappers.previous_step = {.action = env.previous_action(), .reward = env.previous_reward()};
-  wrappers.observation_fn = config.proto().multi_agent().observation_fn();
+  const std::string& observation_fn = config.proto().multi_agent().observation_fn();
+  if (!policy::IsPythonName(observation_fn)) wrappers.observation_fn = observation_fn;
   return wrappers;
 }
 
@@ -67,6 +69,12 @@ absl::StatusOr<EnvSettings> EnvSettingsOf(const RunConfig& config) {
   settings.plugin = env.plugin();
   TROUPE_ASSIGN_OR_RETURN(settings.wrappers, WrappersOf(config));
   settings.python = PythonOptionsOf(env.python());
+  const std::string& observation_fn = config.proto().multi_agent().observation_fn();
+  if (policy::IsPythonName(observation_fn)) {
+    const absl::Status named = policy::ValidatePythonName(observation_fn);
+    if (!named.ok()) return config.KeyError("multi_agent.observation_fn", std::string(named.message()));
+    settings.python.observation_fn = observation_fn;
+  }
   return settings;
 }
 

@@ -31,6 +31,10 @@ std::vector<ForeignCode> CodeOf(const RunConfig& config, bool trains) {
   for (const v1::PolicyMappingRule& rule : multi_agent.policy_mapping().rules()) {
     AddPython(kMapping, rule.function(), &python);
   }
+  AddPython("multi_agent.observation_fn", multi_agent.observation_fn(), &python);
+  for (const v1::TrainRule& rule : multi_agent.policies_to_train().rules()) {
+    if (trains) AddPython("multi_agent.policies_to_train", rule.function(), &python);
+  }
   for (const std::string& name : config.proto().callbacks().values()) {
     if (trains) AddPython("callbacks", name, &python);
   }

@@ -20,7 +20,7 @@ struct ForeignCode {
 /// anything in Python, interpreter and module path; TorchScript files. Empty for a run of native code. Executes and
 /// opens nothing.
 std::vector<ForeignCode> ForeignCodeOf(const RunConfig& config);
-/// That, and the callbacks, which run where it is trained alone.
+/// That, and callbacks and policies_to_train, which run where it is trained alone.
 std::vector<ForeignCode> TrainingCodeOf(const RunConfig& config);
 /// What the policies and the mapping name, which may have changed while the run trained.
 std::vector<ForeignCode> ForeignCodeOf(const policy::PolicyTable& table);

@@ -39,6 +39,13 @@ TEST(ForeignCodeTest, CallbacksAreExecutedWhereARunIsTrainedAlone) {
   const RunConfig config = *RunConfig::FromYaml("env: {name: cartpole}\ncallbacks: ['python:m:C']", "run.yaml");
   EXPECT_EQ(Lines(ForeignCodeOf(config)), "");
   EXPECT_EQ(Lines(TrainingCodeOf(config)), "env.python.interpreter: (the default)\ncallbacks: python:m:C\n");
+  const RunConfig chosen =
+      *RunConfig::FromYaml("multi_agent: {policies_to_train: 'python:m:f', observation_fn: 'python:m:g'}", "run.yaml");
+  EXPECT_EQ(Lines(ForeignCodeOf(chosen)),
+            "env.python.interpreter: (the default)\nmulti_agent.observation_fn: python:m:g\n");
+  EXPECT_EQ(Lines(TrainingCodeOf(chosen)),
+            "env.python.interpreter: (the default)\nmulti_agent.observation_fn: python:m:g\n"
+            "multi_agent.policies_to_train: python:m:f\n");
 }
 
 }  // namespace

@@ -80,7 +80,8 @@ absl::StatusOr<std::shared_ptr<const env::EnvPlugin>> LoadEnvPlugin(const std::s
   return env::EnvPlugin::Load(found);
 }
 
-absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakeHostPool(const EnvSettings& settings, std::string* key) {
+absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakeHostPool(const EnvSettings& settings, std::string* key,
+                                                                std::shared_ptr<envhost::EpisodeTracks> tracks) {
   if (!IsPython(settings)) return nullptr;
   const absl::Status interpreter = envhost::FindInterpreter(settings.python.interpreter).status();
   if (!interpreter.ok()) {
@@ -90,7 +91,7 @@ absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakeHostPool(const EnvSetting
                                      " (--python of train, learner and envs; without one $VIRTUAL_ENV's, or python3)"));
   }
   if (key != nullptr) *key = "env.python";
-  return envhost::HostPool::Create(settings.python, settings.name, settings.args);
+  return envhost::HostPool::Create(settings.python, settings.name, settings.args, std::move(tracks));
 }
 
 std::shared_ptr<envhost::PythonFunctions> MakePythonFunctions(const EnvSettings& settings) {
@@ -108,6 +109,13 @@ absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakeEnv(const EnvSettings& s
     if (key != nullptr) *key = std::move(culprit);
   };
   const bool is_python = IsPython(settings);
+  if (!settings.python.observation_fn.empty() && !is_python) {
+    blame("multi_agent.observation_fn");
+    return absl::InvalidArgumentError(absl::StrCat(
+        "got ", base::LogSafe(settings.python.observation_fn), ", but the environment ", base::LogSafe(settings.name),
+        " is not in Python, and a function in Python sees observations in its environment's process alone; expected a "
+        "function in C++, or an environment in Python"));
+  }
   std::shared_ptr<const env::EnvPlugin> plugin;  // null: the environment is built in
   if (!settings.plugin.empty()) {
     absl::StatusOr<std::shared_ptr<const env::EnvPlugin>> loaded =

@@ -28,9 +28,10 @@ struct EnvSettings {
 };
 
 /// The processes for the Python environments of `settings`, to be shared by all that one worker (or evaluation) makes;
-/// null where the environment is none of Python's. Starts nothing yet. Errors as MakeEnv's.
-absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakeHostPool(const EnvSettings& settings,
-                                                                std::string* key = nullptr);
+/// null where the environment is none of Python's. Starts nothing yet. `tracks`: of settings.python.callbacks, where
+/// there are some. Errors as MakeEnv's.
+absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakeHostPool(
+    const EnvSettings& settings, std::string* key = nullptr, std::shared_ptr<envhost::EpisodeTracks> tracks = nullptr);
 
 /// Where mapping functions and policies in Python are asked: `env.python`, whatever the environment is. Starts nothing
 /// before it is used.

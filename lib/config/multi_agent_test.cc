@@ -274,6 +274,39 @@ TEST_F(MultiAgentTest, ObservationFunction) {
       "joint_observation");
 }
 
+TEST_F(MultiAgentTest, AnObservationFunctionInPythonIsForEnvironmentsInPython) {
+  EXPECT_EQ(
+      ErrorOf("env: {name: mixed}\nmulti_agent: {observation_fn: 'python:m:f'}"),
+      "run.yaml:2:31: multi_agent.observation_fn: got python:m:f, but the environment mixed is not in Python, and a "
+      "function in Python sees observations in its environment's process alone; expected a function in C++, or an "
+      "environment in Python");
+  EXPECT_EQ(ErrorOf("env: {name: mixed}\nmulti_agent: {observation_fn: 'python:m'}"),
+            "run.yaml:2:31: multi_agent.observation_fn: got \"python:m\", expected python:MODULE:NAME");
+}
+
+TEST_F(MultiAgentTest, AFunctionInPythonSaysByItselfWhoTrains) {
+  const std::string start =
+      "env: {name: mixed}\nmulti_agent:\n  policies: [wolf, sheep]\n  policy_mapping: {\"wolf_*\": wolf, sheep: "
+      "sheep}\n"
+      "  policies_to_train: ";
+  for (const char* const text : {"python:m:f", "{function: 'python:m:f'}", "[{function: 'python:m:f'}]"}) {
+    const ResolvedRun run = Resolve(start + text);
+    EXPECT_EQ(run.train_function, "python:m:f");
+    EXPECT_TRUE(run.learner.train_rules.empty());
+    EXPECT_EQ(run.learner.trains, (std::vector<bool>{true, true})) << "all are asked about";
+    ExpectRoundTrip(run.config);
+  }
+  EXPECT_EQ(Resolve(start + "[wolf]").train_function, "");
+  for (const char* const text :
+       {"[wolf, {function: 'python:m:f'}]", "{policies: [wolf], function: 'python:m:f'}",
+        "[{function: against_others}, {function: 'python:m:f'}]", "{only_newest: 1, function: 'python:m:f'}"}) {
+    EXPECT_NE(ErrorOf(start + text).find("got python:m:f beside other conditions or entries"), std::string::npos)
+        << text;
+  }
+  EXPECT_NE(ErrorOf(start + "python:m").find("policies_to_train: got \"python:m\", expected python:MODULE:NAME"),
+            std::string::npos);
+}
+
 TEST_F(MultiAgentTest, IdsThatAreNone) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"../x", "starts with a forbidden character: got 4 characters starting with \"../x\""},

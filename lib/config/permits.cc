@@ -25,6 +25,10 @@ namespace {
 
 constexpr size_t kMaxShown = 200;  // characters of a name in an error message
 
+/// What a name behind --allow-python may stand for.
+constexpr Statement::Kind kInPython[] = {Statement::Kind::kEnv, Statement::Kind::kMapping, Statement::Kind::kPolicy,
+                                         Statement::Kind::kCallback, Statement::Kind::kObservation};
+
 uint64_t Fnv1a(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325ull;
   for (const char c : text) {
@@ -108,6 +112,10 @@ std::string NameOf(Statement::Kind kind) {
       return "policy class";
     case Statement::Kind::kModule:
       return "TorchScript module";
+    case Statement::Kind::kCallback:
+      return "callback";
+    case Statement::Kind::kObservation:
+      return "observation function";
   }
   return "code";
 }
@@ -147,6 +155,11 @@ std::set<Statement> StatementsOf(const RunConfig& config) {
   for (const v1::PolicyMappingRule& rule : config.proto().multi_agent().policy_mapping().rules()) {
     AddMapping(rule.function(), &statements);
   }
+  for (const std::string& name : config.proto().callbacks().values()) {
+    if (policy::IsPythonName(name)) statements.insert({Statement::Kind::kCallback, name});
+  }
+  const std::string& observation_fn = config.proto().multi_agent().observation_fn();
+  if (policy::IsPythonName(observation_fn)) statements.insert({Statement::Kind::kObservation, observation_fn});
   for (const NamedModule& module : ModulesOf(config)) statements.insert({Statement::Kind::kModule, module.text});
   return statements;
 }
@@ -185,12 +198,12 @@ absl::StatusOr<Permits> Permits::Make(const RunConfig& own, const std::vector<st
           "--allow-python: got \"", base::LogSafe(name, kMaxShown), "\", expected one exact name, python:MODULE or ",
           "python:MODULE:NAME, of at most ", policy::kMaxPythonNameLength, " characters, without * and ?"));
     }
-    for (const Statement::Kind kind : {Statement::Kind::kEnv, Statement::Kind::kMapping, Statement::Kind::kPolicy}) {
+    for (const Statement::Kind kind : kInPython) {
       permits.statements_.insert({kind, name});
     }
   }
-  if (permits.statements_.size() > kMaxStatements) {
-    return absl::InvalidArgumentError(absl::StrCat("this worker would permit ", permits.statements_.size(),
+  if (const size_t told = permits.Digests().size(); told > kMaxStatements) {
+    return absl::InvalidArgumentError(absl::StrCat("this worker would permit ", told,
                                                    " names of Python, plug-ins and TorchScript files (--config, "
                                                    "--allow-torchscript and, three times each, --allow-python), "
                                                    "expected at most ",
@@ -230,7 +243,9 @@ absl::StatusOr<RunConfig> Permits::Admit(const RunConfig& asked) const {
 
 std::vector<uint64_t> Permits::Digests() const {
   std::vector<uint64_t> digests;
-  for (const Statement& statement : statements_) digests.push_back(statement.Digest());
+  for (const Statement& statement : statements_) {
+    if (statement.kind < Statement::Kind::kCallback) digests.push_back(statement.Digest());
+  }
   std::sort(digests.begin(), digests.end());
   return digests;
 }

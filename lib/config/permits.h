@@ -17,11 +17,13 @@ namespace troupe::config {
 /// Code of somebody's that a run wants run: what no build of Troupe holds. Plain value.
 struct Statement {
   enum class Kind : uint8_t {
-    kEnv = 1,      ///< `env.name`: python:…
-    kPlugin = 2,   ///< file name of `env.plugin`, a colon, and the environment in it
-    kMapping = 3,  ///< a mapping function: python:…
-    kPolicy = 4,   ///< the class of a policy: python:…
-    kModule = 5,   ///< a TorchScript file: sha256:HEX
+    kEnv = 1,          ///< `env.name`: python:…
+    kPlugin = 2,       ///< file name of `env.plugin`, a colon, and the environment in it
+    kMapping = 3,      ///< a mapping function: python:…
+    kPolicy = 4,       ///< the class of a policy: python:…
+    kModule = 5,       ///< a TorchScript file: sha256:HEX
+    kCallback = 6,     ///< a class whose methods are called for episodes: python:…
+    kObservation = 7,  ///< an observation function: python:…
   };
   Kind kind;
   std::string name;
@@ -47,12 +49,12 @@ uint64_t CombineDigests(absl::Span<const uint64_t> digests);
 /// Decides on texts and plain values: nothing is imported, opened or started to find out.
 class Permits {
  public:
-  static constexpr size_t kMaxStatements = 256;
+  static constexpr size_t kMaxStatements = 256;  ///< in Digests
 
   /// Nothing but what is native.
   Permits() : Permits(RunConfig()) {}
-  /// `own`: the worker's file. `python_names`: names besides, each of which may be environment, mapping function or
-  /// policy. `module_hashes`: of TorchScript files, besides those of `own`, which is pinned. INVALID_ARGUMENT a name
+  /// `own`: the worker's file. `python_names`: names besides, each of which may be any of these that is in
+  /// Python. `module_hashes`: of TorchScript files, besides those of `own`, which is pinned. INVALID_ARGUMENT a name
   /// that does not begin with python:, or holds * or ?; more than kMaxStatements.
   static absl::StatusOr<Permits> Make(const RunConfig& own, const std::vector<std::string>& python_names,
                                       const std::vector<std::string>& module_hashes = {});
@@ -71,7 +73,8 @@ class Permits {
   /// Whether this one is among the statements of its own side.
   bool Permit(const Statement& asked) const { return statements_.count(asked) > 0; }
 
-  /// Of everything that is permitted, ascending.
+  /// Of everything that is permitted and that a change of a run may ask for later, ascending: no callbacks and
+  /// observation functions.
   std::vector<uint64_t> Digests() const;
 
  private:

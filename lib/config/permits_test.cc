@@ -71,6 +71,7 @@ TEST(PermitsTest, EveryTextThatAWorkerIsToldIsAStatementOrNoCode) {
       {"multi_agent.policies.model.torchscript", "multi_agent: {policies: {a: {model: {torchscript: /mine.pt}}}}"},
       {"multi_agent.policies.model.critic_torchscript",
        "multi_agent: {policies: {a: {model: {critic_torchscript: /mine.pt}}}}"},
+      {"multi_agent.observation_fn", "multi_agent: {observation_fn: 'python:mine:x'}"},
       {"multi_agent.policies.class", "multi_agent: {policies: {a: {class: 'python:mine:x'}}}"},
       {"multi_agent.policy_mapping.rules.function",
        "multi_agent: {policy_mapping: {'*': {function: 'python:mine:x'}}}"}};
@@ -87,7 +88,6 @@ TEST(PermitsTest, EveryTextThatAWorkerIsToldIsAStatementOrNoCode) {
                                          "multi_agent.agents.algorithm.a2c.frozen_parameters.values",
                                          "multi_agent.agents.algorithm.ppo.frozen_parameters.values",
                                          "multi_agent.agents.model.leaf_encoders.encoders.leaf",
-                                         "multi_agent.observation_fn",
                                          "multi_agent.policies.action_space",
                                          "multi_agent.policies.algorithm.a2c.frozen_parameters.values",
                                          "multi_agent.policies.algorithm.ppo.frozen_parameters.values",
@@ -130,7 +130,13 @@ TEST(PermitsTest, EveryStatementOfTheLearnersMustStandInTheWorkersFile) {
   ExpectRefused(Admit("", plugin).status(), "the environment mine of the plug-in libmine.so");
   ExpectRefused(Admit("", policy).status(), "the policy class python:mine:act");
   ExpectRefused(Admit("", mapping).status(), "the mapping function python:mine:choose");
-  for (const std::string& asked : {env, plugin, policy, mapping}) {
+  const std::string callback = "callbacks: ['python:mine:Watch']";
+  const std::string observation = "multi_agent: {observation_fn: 'python:mine:observe'}";
+  ExpectRefused(Admit("", callback).status(), "the callback python:mine:Watch");
+  ExpectRefused(Admit("", observation).status(), "the observation function python:mine:observe");
+  EXPECT_TRUE(Admit("", callback, {"python:mine:Watch"}).ok());
+  EXPECT_TRUE(Admit("", observation, {"python:mine:observe"}).ok());
+  for (const std::string& asked : {env, plugin, policy, mapping, callback, observation}) {
     EXPECT_TRUE(Admit(asked, asked).ok()) << asked;
     // The file of another run permits nothing of this one.
     ExpectRefused(Admit("env: {name: 'python:mine.env:other'}", asked).status(), "does not permit");
@@ -140,6 +146,7 @@ TEST(PermitsTest, EveryStatementOfTheLearnersMustStandInTheWorkersFile) {
   ExpectRefused(Admit(env, "multi_agent: {policy_mapping: {'*': {function: 'python:mine.env:make'}}}").status(),
                 "the mapping function python:mine.env:make");
   ExpectRefused(Admit(policy, "env: {name: 'python:mine:act'}").status(), "the environment python:mine:act");
+  ExpectRefused(Admit(policy, "callbacks: ['python:mine:act']").status(), "the callback python:mine:act");
 }
 
 TEST(PermitsTest, AFlagPermitsOneExactName) {
@@ -275,6 +282,19 @@ TEST(PermitsTest, WhatTrainGivesItsWorkersPermitsWhatItsLearnerAsks) {
   ASSERT_TRUE(admitted.ok()) << admitted.status();
   EXPECT_EQ(admitted->proto().env().python().interpreter(), "venv");
   EXPECT_EQ(admitted->proto().env().python().path(), "/mine");
+}
+
+// The learner asks for those alone that have something to do beside environments.
+TEST(PermitsTest, CallbacksThatAreNotCalledForEpisodesNeedNoPermission) {
+  const RunConfig config = ConfigOf("callbacks: ['python:mine:A', 'python:mine:B']");
+  EXPECT_TRUE(Admit("", WelcomeYaml(config)).ok());
+  EXPECT_EQ(WelcomeYaml(config).find("python:mine"), std::string::npos);
+  const auto admitted = Admit(WorkerFileYaml(config), WelcomeYaml(config, {"python:mine:B"}));
+  ASSERT_TRUE(admitted.ok()) << admitted.status();
+  ASSERT_EQ(admitted->proto().callbacks().values_size(), 1);
+  EXPECT_EQ(admitted->proto().callbacks().values(0), "python:mine:B");
+  ExpectRefused(Admit("callbacks: ['python:mine:A']", WelcomeYaml(config, {"python:mine:B"})).status(),
+                "the callback python:mine:B");
 }
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include "lib/inference/make_policy_actor.h"
 #include "lib/policy/mapping_function.h"
 #include "lib/policy/policy_class.h"
+#include "lib/policy/python_callable.h"
 #include "proto/troupe/v1/config.pb.h"
 
 namespace troupe::config {
@@ -156,6 +157,20 @@ absl::Status CheckRuleNames(const RunConfig& config, const std::string& key, con
   return absl::OkStatus();
 }
 
+/// A function in Python decides by itself.
+absl::Status CheckTrainFunction(const RunConfig& config, const v1::PoliciesToTrain& trains, const v1::TrainRule& rule) {
+  const std::string key = "multi_agent.policies_to_train";
+  const bool alone = trains.rules_size() == 1 && trains.ids().empty() && rule.policies().empty() &&
+                     rule.only_against().empty() && rule.only_newest() == 0;
+  if (!alone) {
+    return config.KeyError(key, absl::StrCat("got ", base::LogSafe(rule.function()),
+                                             " beside other conditions or entries, expected a function in Python "
+                                             "alone: policies_to_train: python:MODULE:NAME"));
+  }
+  const absl::Status named = policy::ValidatePythonName(rule.function());
+  return named.ok() ? named : config.KeyError(key, std::string(named.message()));
+}
+
 /// policies_to_train as rules; none where all trajectories of who trains are trained on.
 absl::StatusOr<std::vector<sample::TrainRule>> ResolveTrainRules(const RunConfig& config,
                                                                  const std::vector<PolicyId>& policies) {
@@ -165,6 +180,7 @@ absl::StatusOr<std::vector<sample::TrainRule>> ResolveTrainRules(const RunConfig
   if (trains.rules().empty()) return rules;
   if (!trains.ids().empty()) rules.push_back({.policies = {trains.ids().begin(), trains.ids().end()}});
   for (const v1::TrainRule& rule : trains.rules()) {
+    if (policy::IsPythonName(rule.function())) TROUPE_RETURN_IF_ERROR(CheckTrainFunction(config, trains, rule));
     TROUPE_RETURN_IF_ERROR(CheckRuleNames(config, JoinKey(key, "policies"), rule.policies(), policies));
     TROUPE_RETURN_IF_ERROR(CheckRuleNames(config, JoinKey(key, "only_against"), rule.only_against(), policies));
     rules.push_back({{rule.policies().begin(), rule.policies().end()},
@@ -172,6 +188,7 @@ absl::StatusOr<std::vector<sample::TrainRule>> ResolveTrainRules(const RunConfig
                      rule.only_newest(),
                      rule.function()});
   }
+  if (policy::IsPythonName(rules.back().function)) return rules;
   if (const auto made = sample::TrainRules::Make(rules); !made.ok()) {
     return config.KeyError(JoinKey(key, "function"), std::string(made.status().message()));
   }
@@ -530,6 +547,10 @@ absl::StatusOr<ResolvedPolicies> ResolvePolicies(const RunConfig& config, const 
   TROUPE_ASSIGN_OR_RETURN(resolved.policies_of_agent, MapAgents(config, env, names));
   TROUPE_ASSIGN_OR_RETURN(resolved.train_rules, ResolveTrainRules(config, names.policies));
   TROUPE_ASSIGN_OR_RETURN(resolved.trains, ResolveTrains(config, names, resolved.train_rules));
+  if (!resolved.train_rules.empty() && policy::IsPythonName(resolved.train_rules.back().function)) {
+    resolved.train_function = resolved.train_rules.back().function;
+    resolved.train_rules.clear();
+  }
   std::vector<std::vector<size_t>> played = PlayedAgents(resolved.policies_of_agent, names.policies.size());
   const std::vector<std::string> agents = AgentIds(env);
   std::vector<std::vector<std::string>> players;

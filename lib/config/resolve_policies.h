@@ -32,7 +32,8 @@ struct ResolvedPolicies {
   std::vector<std::vector<MappedPolicy>> policies_of_agent;  ///< by agent slot
   std::vector<bool> trains;                                  ///< by policy slot: policies_to_train
   std::vector<sample::TrainRule> train_rules;                ///< on which trajectories; empty: all
-  std::vector<SettingsOf> settings;                          ///< by policy slot, for AlgorithmOf
+  std::string train_function;        ///< python:…, which is asked who of them trains on a batch; empty: nobody is
+  std::vector<SettingsOf> settings;  ///< by policy slot, for AlgorithmOf
 };
 
 /// Policies and mapping from multi_agent, algorithm and model, with spaces from the agents that each policy plays.

@@ -356,6 +356,7 @@ absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& unpinned, const env::Env
   TROUPE_RETURN_IF_ERROR(FillLearner(&run));
   run.learner.trains = std::move(policies.trains);
   run.learner.train_rules = std::move(policies.train_rules);
+  run.train_function = std::move(policies.train_function);
   FillSchema(&run);
   TROUPE_RETURN_IF_ERROR(FillAlgorithms(policies.settings, &run));
   TROUPE_RETURN_IF_ERROR(FillPolicyMap(&run));

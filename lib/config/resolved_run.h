@@ -83,6 +83,7 @@ struct ResolvedRun {
   training::DeviceOptions device;
   ExperimentOptions experiment;
   EvaluationOptions evaluation;
+  std::string train_function;          ///< python:MODULE:NAME, asked who trains on a batch; empty: none
   std::vector<std::string> callbacks;  ///< python:MODULE:CLASS, in the order of their calls
 
   std::vector<std::string> agent_ids() const { return schema.agent_ids; }  ///< by agent slot

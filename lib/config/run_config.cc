@@ -187,6 +187,12 @@ std::vector<NamedFile> FilesOfPython(v1::RunConfig* config) {
   for (v1::PolicyConfig& policy : *multi_agent.mutable_policies()) {
     add(JoinKey(JoinKey("multi_agent.policies", policy.id()), "class"), policy.mutable_class_());
   }
+  if (multi_agent.has_observation_fn()) add("multi_agent.observation_fn", multi_agent.mutable_observation_fn());
+  if (multi_agent.has_policies_to_train()) {
+    for (v1::TrainRule& rule : *multi_agent.mutable_policies_to_train()->mutable_rules()) {
+      add("multi_agent.policies_to_train", rule.mutable_function());
+    }
+  }
   if (!multi_agent.has_policy_mapping()) return files;
   for (v1::PolicyMappingRule& rule : *multi_agent.mutable_policy_mapping()->mutable_rules()) {
     add("multi_agent.policy_mapping", rule.mutable_function());

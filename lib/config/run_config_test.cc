@@ -344,7 +344,7 @@ TEST(RunConfigTest, PoliciesToTrainAreAllOrAList) {
   EXPECT_NE(config.ToYaml().find("policies_to_train: [a, \"all\"]"), std::string::npos) << config.ToYaml();
   EXPECT_EQ(ErrorOf("multi_agent: {policies_to_train: a}"),
             "run.yaml:1:34: multi_agent.policies_to_train: got \"a\", expected a list of policy ids and "
-            "{policies, only_against, only_newest, function}, or all; write [a]");
+            "{policies, only_against, only_newest, function}, python:MODULE:NAME, or all; write [a]");
   EXPECT_EQ(
       ErrorOf("multi_agent: {policies_to_train: [a, a]}"),
       "run.yaml:1:38: key \"multi_agent.policies_to_train.a\" is there twice, expected once; take one of them out");

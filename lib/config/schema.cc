@@ -180,7 +180,7 @@ std::string Expectation(const FieldDescriptor& field) {
       text = "[low, high] with low <= 0 <= high and low < high, or a number > 0";
       break;
     case KeyForm::kPoliciesToTrain:
-      text = "a list of policy ids and {policies, only_against, only_newest, function}";
+      text = "a list of policy ids and {policies, only_against, only_newest, function}, python:MODULE:NAME";
       break;
     case KeyForm::kReturnTargets:
       text = "a number or a mapping from sum, mean, policy:ID and agent:GLOB to numbers";

@@ -55,11 +55,14 @@ void KeepOnlyInOverrides(const Keys& keys, Settings* settings) {
   }
 }
 
-std::string Write(const RunConfig& config, const std::vector<std::string>& more) {
+/// WorkerKeys and `more`. `callbacks`: instead of those of the configuration.
+std::string Write(const RunConfig& config, const std::vector<std::string>& more,
+                  const std::vector<std::string>* callbacks = nullptr) {
   Keys keys;
   for (const std::string& key : WorkerKeys()) AddKey(key, &keys);
   for (const std::string& key : more) AddKey(key, &keys);
   v1::RunConfig proto = config.proto();
+  if (callbacks != nullptr) proto.mutable_callbacks()->mutable_values()->Assign(callbacks->begin(), callbacks->end());
   KeepOnlyInOverrides(keys, proto.mutable_multi_agent()->mutable_policies());
   KeepOnlyInOverrides(keys, proto.mutable_multi_agent()->mutable_agents());
   for (v1::PolicyConfig& each : *proto.mutable_multi_agent()->mutable_policies()) {
@@ -162,10 +165,12 @@ const std::vector<std::string>& WorkerKeys() {
   return *kKeys;
 }
 
-std::string WelcomeYaml(const RunConfig& config) { return Write(config, {}); }
+std::string WelcomeYaml(const RunConfig& config, const std::vector<std::string>& episode_callbacks) {
+  return episode_callbacks.empty() ? Write(config, {}) : Write(config, {"callbacks"}, &episode_callbacks);
+}
 
 std::string WorkerFileYaml(const RunConfig& config) {
-  return Write(config, {"env.python.interpreter", "env.python.path", "env.python.folder"});
+  return Write(config, {"env.python.interpreter", "env.python.path", "env.python.folder", "callbacks"});
 }
 
 }  // namespace troupe::config

@@ -12,12 +12,12 @@ namespace troupe::config {
 /// until it is listed.
 const std::vector<std::string>& WorkerKeys();
 
-/// What the learner tells its workers (Welcome.config_yaml): canonical YAML of WorkerKeys. A worker makes the same
-/// environments and policies of it, and the same spec hash.
-std::string WelcomeYaml(const RunConfig& config);
+/// What the learner tells its workers (Welcome.config_yaml): canonical YAML of WorkerKeys, and as `callbacks` those
+/// that are called for episodes. A worker makes the same environments and policies of it, and the same spec hash.
+std::string WelcomeYaml(const RunConfig& config, const std::vector<std::string>& episode_callbacks = {});
 
 /// The file that permits a worker of this machine what the configuration asks for (`troupe worker --config`): the same
-/// with interpreter and module path.
+/// with interpreter and module path, and all callbacks.
 std::string WorkerFileYaml(const RunConfig& config);
 
 }  // namespace troupe::config

@@ -334,6 +334,8 @@ absl::Status YamlLoader::LoadPoliciesToTrain(const YAML::Node& node, const std::
   v1::PoliciesToTrain trains;
   if (node.IsMap()) {
     TROUPE_RETURN_IF_ERROR(LoadTrainRule(node, key, trains.add_rules()));
+  } else if (node.IsScalar() && policy::IsPythonName(node.Scalar())) {
+    TROUPE_ASSIGN_OR_RETURN(*trains.add_rules()->mutable_function(), LoadFunctionName(node, key));
   } else if (!node.IsSequence()) {
     return WrongValue(node, key, field);
   } else if (node.size() > static_cast<size_t>(RuleOf(field).max_items())) {

@@ -193,6 +193,12 @@ class GroupedEnv final : public EnvWrapper {
         acted_(groups_.size()),
         group_done_(groups_.size()) {}
 
+  void NotePlayer(AgentSlot slot, std::string_view policy) override {
+    for (size_t i = 0; i < places_.size(); ++i) {
+      if (places_[i].slot == slot.value()) EnvWrapper::NotePlayer(AgentSlot(static_cast<int32_t>(i)), policy);
+    }
+  }
+
  private:
   /// Keeps what members of groups get, for rewards come after observations of other members; passes the rest on.
   class Writer final : public ForwardingWriter {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,9 @@ class CheckedEnv final : public MultiAgentEnv {
 
   /// FAILED_PRECONDITION before the first Reset and after an error: there is no state to be drawn.
   absl::Status Draw(Canvas& canvas) const override;
+
+  void NotePlayer(AgentSlot slot, std::string_view policy) override { env_->NotePlayer(slot, policy); }
+  void NoteEnd() override { env_->NoteEnd(); }
 
   int64_t missing_all_count() const override { return missing_all_count_ + env_->missing_all_count(); }
   MultiAgentEnv& inner() { return *env_; }

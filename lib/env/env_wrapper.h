@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "lib/env/env_rule.h"
@@ -49,6 +50,8 @@ class EnvWrapper : public MultiAgentEnv {
   absl::Status StartStep(ActionRows actions) final;
   absl::Status Finish(StepWriter& out) final;
   absl::Status Draw(Canvas& canvas) const final { return inner_->Draw(canvas); }
+  void NotePlayer(AgentSlot slot, std::string_view policy) override { inner_->NotePlayer(slot, policy); }
+  void NoteEnd() final { inner_->NoteEnd(); }
   int64_t missing_all_count() const final { return inner_->missing_all_count(); }
 
  protected:

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -101,6 +102,12 @@ class MultiAgentEnv {
   /// Draws the state after the last Reset or Step, for people: View first, then everything in it. Changes nothing that
   /// the episode depends on. UNIMPLEMENTED: this environment has no picture.
   virtual absl::Status Draw(Canvas& canvas) const;
+
+  /// For who watches episodes from within (callbacks beside an environment in Python): nothing of an episode depends on
+  /// either, and nobody need tell. NotePlayer: the policy that plays an agent, before the Step in which the agent acts
+  /// first. NoteEnd: the episode is over by its own end or a limit, after the call that ended it; may block.
+  virtual void NotePlayer(AgentSlot /*slot*/, std::string_view /*policy*/) {}
+  virtual void NoteEnd() {}
 
   /// Episodes since it was made that ended because every agent was done, without `__all__`. CheckedEnv counts them; who
   /// stands before another environment gives what was counted there, too.

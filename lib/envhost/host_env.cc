@@ -43,6 +43,7 @@ absl::Status HostEnv::StartReset(const env::EpisodeSeed& seed) {
   if (!status.ok()) return Lose(std::move(status));
   pool_->TendIdle();
   slot_.block->seed = seed.ResetSeed();
+  slot_.block->callbacks = layout_.watched && !pool_->tracks_->off() ? 1 : 0;
   return Post(RequestKind::kReset);
 }
 
@@ -81,8 +82,41 @@ absl::Status HostEnv::Finish(env::StepWriter& out) {
 
 absl::Status HostEnv::Lose(absl::Status status) {
   pool_->counters_.errors.fetch_add(1, std::memory_order_relaxed);
-  if (process_ != nullptr && process_->dead()) process_ = nullptr;
+  if (process_ != nullptr && process_->dead()) {
+    BlameCallbacks();
+    process_ = nullptr;
+  }
   return status;
+}
+
+void HostEnv::BlameCallbacks() {
+  if (!layout_.watched) return;
+  const uint32_t hook = slot_.block->in_callback;
+  if (hook < 1 || hook > kEpisodeHooks.size()) return;
+  pool_->tracks_->TurnOff(
+      absl::StrCat(std::string(kEpisodeHooks[hook - 1]),
+                   ": the process that it was called in ended: ", std::string(process_->death().message())));
+}
+
+void HostEnv::NotePlayer(env::AgentSlot slot, std::string_view policy) {
+  if (!layout_.watched || process_ == nullptr) return;
+  uint8_t* const player = At<uint8_t>(layout_.players + static_cast<size_t>(slot.value()) * kPlayerBytes);
+  const size_t bytes = std::min(policy.size(), kPlayerBytes - 1);
+  player[0] = static_cast<uint8_t>(bytes);
+  std::memcpy(player + 1, policy.data(), bytes);
+}
+
+void HostEnv::NoteEnd() {
+  if (!layout_.watched || process_ == nullptr || process_->dead() || slot_.block->callbacks == 0) return;
+  slot_.block->callback_bytes = 0;
+  const absl::StatusOr<HostProcess::Ticket> ticket = process_->Post(slot_, RequestKind::kEpisodeEnd, /*makes=*/false);
+  if (!ticket.ok() || !process_->Await(*ticket).ok()) {
+    // The episode is whole: who asks next is told that the process has ended.
+    BlameCallbacks();
+    return;
+  }
+  const size_t bytes = std::min<size_t>(slot_.block->callback_bytes, kTrackedBytes);
+  pool_->tracks_->Take(std::string_view(At<char>(layout_.tracked), bytes));
 }
 
 absl::Status HostEnv::ReadError() {

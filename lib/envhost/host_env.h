@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "lib/env/multi_agent_env.h"
@@ -32,6 +33,10 @@ class HostEnv final : public env::MultiAgentEnv {
   /// answers something else; as Step where its process ends.
   absl::Status Draw(env::Canvas& canvas) const override;
 
+  /// For callbacks beside the environment, where it was made with some. NoteEnd waits for those of the episode's end.
+  void NotePlayer(env::AgentSlot slot, std::string_view policy) override;
+  void NoteEnd() override;
+
   bool runs_elsewhere() const override { return true; }
   absl::Status StartReset(const env::EpisodeSeed& seed) override;
   absl::Status StartStep(env::ActionRows actions) override;
@@ -46,6 +51,8 @@ class HostEnv final : public env::MultiAgentEnv {
   absl::Status Post(RequestKind kind);
   /// Leaves a process that is dead and counts what that cost.
   absl::Status Lose(absl::Status status);
+  /// The process has ended: callbacks are off if it was in one.
+  void BlameCallbacks();
   absl::Status ReadError();
   void ReadAnswer(env::StepWriter& out) const;
 

@@ -20,7 +20,11 @@ struct HostOptions {
   bool fork_server = true;                          ///< processes that take the place of others are forked
   std::vector<std::string> path;                    ///< searched for modules before everything else
   absl::Duration leave_timeout = absl::Seconds(5);  ///< of closing all environments at the end, before SIGTERM
-  bool draws = false;        ///< environments are made to be drawn (render_mode "rgb_array"), which may cost them time
+  bool draws = false;  ///< environments are made to be drawn (render_mode "rgb_array"), which may cost them time
+  /// Classes whose methods are called beside the environments as episodes go, `python:MODULE:CLASS`; empty: none.
+  std::vector<std::string> callbacks;
+  std::string
+      observation_fn;        ///< makes what agents observe of what environments give, `python:MODULE:NAME`; empty: none
   bool global_state = true;  ///< ask environments for their global state, which may cost them time
 
   friend bool operator==(const HostOptions&, const HostOptions&) = default;

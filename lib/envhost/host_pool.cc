@@ -15,20 +15,29 @@
 namespace troupe::envhost {
 
 absl::StatusOr<std::shared_ptr<HostPool>> HostPool::Create(HostOptions options, const std::string& name,
-                                                           const env::EnvArgs& args) {
+                                                           const env::EnvArgs& args,
+                                                           std::shared_ptr<EpisodeTracks> tracks) {
+  nlohmann::json callbacks = nlohmann::json::array();
+  for (const std::string& callback : options.callbacks) callbacks.push_back(ModuleName(callback, options.folder));
   TROUPE_ASSIGN_OR_RETURN(const std::string args_json, env::ArgsJson(args.values()));
-  TROUPE_ASSIGN_OR_RETURN(ProcessOrder order, ProcessOrder::Make(options, {{"name", ModuleName(name, options.folder)},
-                                                                           {"args", nlohmann::json::parse(args_json)},
-                                                                           {"global_state", options.global_state},
-                                                                           {"draws", options.draws}}));
+  const std::string function = options.observation_fn;
+  nlohmann::json start = {{"name", ModuleName(name, options.folder)},
+                          {"args", nlohmann::json::parse(args_json)},
+                          {"global_state", options.global_state},
+                          {"draws", options.draws},
+                          {"observation_function", function.empty() ? "" : ModuleName(function, options.folder)},
+                          {"callbacks", std::move(callbacks)},
+                          {"step_timeout_s", absl::ToDoubleSeconds(options.step_timeout)}};
+  TROUPE_ASSIGN_OR_RETURN(ProcessOrder order, ProcessOrder::Make(options, std::move(start)));
   if (options.processes == 0) options.processes = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  return std::shared_ptr<HostPool>(new HostPool(std::move(options), name, std::move(order)));
+  return std::shared_ptr<HostPool>(new HostPool(std::move(options), name, std::move(order), std::move(tracks)));
 }
 
-HostPool::HostPool(HostOptions options, std::string name, ProcessOrder order)
+HostPool::HostPool(HostOptions options, std::string name, ProcessOrder order, std::shared_ptr<EpisodeTracks> tracks)
     : options_(std::move(options)),
       name_(std::move(name)),
       order_(std::move(order)),
+      tracks_(std::move(tracks)),
       budget_(options_),
       seats_(static_cast<size_t>(options_.processes)) {}
 
@@ -74,7 +83,7 @@ absl::Status HostPool::LearnKindLocked() {
     return spec.status();
   }
   kind->spec = *std::move(spec);
-  kind->layout = std::make_shared<BlockLayout>(kind->spec, options_.draws);
+  kind->layout = std::make_shared<BlockLayout>(kind->spec, options_.draws, tracks_ != nullptr);
   process->Expect(kind->description, kind->layout->ToJson());
   kind_ = std::move(kind);
   seats_[0].process = std::move(process);

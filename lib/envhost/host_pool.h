@@ -12,6 +12,7 @@
 #include "lib/base/mutex.h"
 #include "lib/env/env_args.h"
 #include "lib/env/multi_agent_env.h"
+#include "lib/envhost/episode_tracks.h"
 #include "lib/envhost/host_options.h"
 #include "lib/envhost/host_process.h"
 #include "lib/envhost/restart_budget.h"
@@ -33,10 +34,11 @@ namespace troupe::envhost {
 /// Thread-safe. MakeEnv may block up to start_timeout.
 class HostPool : public std::enable_shared_from_this<HostPool> {
  public:
-  /// `name` with its prefix. Starts nothing yet. NOT_FOUND for an interpreter or package folder that is not there,
-  /// INVALID_ARGUMENT for options out of range.
+  /// `name` with its prefix. `tracks`: of the callbacks that the options name; null: there are none. Starts nothing
+  /// yet. NOT_FOUND for an interpreter or package folder that is not there, INVALID_ARGUMENT for options out of range.
   static absl::StatusOr<std::shared_ptr<HostPool>> Create(HostOptions options, const std::string& name,
-                                                          const env::EnvArgs& args);
+                                                          const env::EnvArgs& args,
+                                                          std::shared_ptr<EpisodeTracks> tracks = nullptr);
   HostPool(const HostPool&) = delete;
   HostPool& operator=(const HostPool&) = delete;
   ~HostPool();
@@ -67,7 +69,7 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
     std::atomic<int64_t> errors{0}, exceptions{0}, bad_outputs{0};
   };
 
-  HostPool(HostOptions options, std::string name, ProcessOrder order);
+  HostPool(HostOptions options, std::string name, ProcessOrder order, std::shared_ptr<EpisodeTracks> tracks);
 
   /// A process that lives in this seat; starts one where there is none or a dead one. Does not wait for it.
   absl::StatusOr<std::shared_ptr<HostProcess>> ProcessFor(int seat);
@@ -80,6 +82,7 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
   const HostOptions options_;
   const std::string name_;
   const ProcessOrder order_;
+  const std::shared_ptr<EpisodeTracks> tracks_;
   Counters counters_;
 
   mutable base::Mutex mutex_;

@@ -34,7 +34,8 @@ absl::Status ErrorOf(const BlockHeader& header, std::string_view prefix) {
   return base::WithTraceback(status, end == std::string::npos ? "" : text.substr(end + 1));
 }
 
-BlockLayout::BlockLayout(const env::EnvSpec& spec, bool with_pictures) : draws(with_pictures) {
+BlockLayout::BlockLayout(const env::EnvSpec& spec, bool with_pictures, bool with_callbacks)
+    : draws(with_pictures), watched(with_callbacks) {
   Places places;
   const size_t count = spec.possible_agents.size();
   acts = places.Take(count, kRow);
@@ -62,6 +63,8 @@ BlockLayout::BlockLayout(const env::EnvSpec& spec, bool with_pictures) : draws(w
     for (size_t i = 0; i < rows; ++i) states.push_back(places.Take(state_size * sizeof(float), kRow));
   }
   picture = places.Take(draws ? kPictureHead + kMostPictureBytes : 0, kRow);
+  players = places.Take(watched ? count * kPlayerBytes : 0, kRow);
+  tracked = places.Take(watched ? kTrackedBytes : 0, kRow);
   block_bytes = places.Take(0, kBlockAlignment);
 }
 
@@ -69,7 +72,8 @@ nlohmann::json BlockLayout::ToJson() const {
   nlohmann::json json = {
       {"block_bytes", block_bytes}, {"acts", acts},       {"agent_flags", agent_flags},
       {"rewards", rewards},         {"infos", infos},     {"states", states},
-      {"state_size", state_size},   {"picture", picture}, {"picture_bytes", draws ? kMostPictureBytes : 0}};
+      {"state_size", state_size},   {"picture", picture}, {"picture_bytes", draws ? kMostPictureBytes : 0},
+      {"players", players},         {"tracked", tracked}, {"watched", watched}};
   for (const char* key :
        {"actions", "action_words", "observations", "observation_sizes", "observation_uint8", "masks", "mask_sizes"}) {
     json[key] = nlohmann::json::array();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +15,7 @@
 /// anything here is a new kLayoutVersion.
 namespace troupe::envhost {
 
-inline constexpr uint32_t kLayoutVersion = 4;
+inline constexpr uint32_t kLayoutVersion = 5;
 inline constexpr uint32_t kMagic = 0x54524548;
 /// Entries of the ring of requests: a power of two.
 inline constexpr uint32_t kRingCapacity = 4096;
@@ -49,7 +50,15 @@ static_assert(offsetof(ControlPage, head) == 64 && offsetof(ControlPage, done) =
               offsetof(ControlPage, ring) == 4096 && offsetof(ControlPage, block_pages) == 20480 &&
               sizeof(ControlPage) % kBlockAlignment == 0);
 
-enum class RequestKind : uint32_t { kReset = 1, kStep = 2, kClose = 3, kMake = 4, kCall = 5, kPicture = 6 };
+enum class RequestKind : uint32_t {
+  kReset = 1,
+  kStep = 2,
+  kClose = 3,
+  kMake = 4,
+  kCall = 5,
+  kPicture = 6,
+  kEpisodeEnd = 7
+};
 inline uint32_t RingEntry(RequestKind kind, int slot) {
   return static_cast<uint32_t>(kind) << 24 | static_cast<uint32_t>(slot);
 }
@@ -72,6 +81,9 @@ struct BlockHeader {
   uint32_t call_count;  ///< rows of a policy; bytes of what is made, of a mapping function's question and answer
   uint32_t call_deterministic;
   uint64_t block_bytes;
+  uint32_t callbacks;            ///< of a reset: whether callbacks of the episode are called
+  uint32_t in_callback;          ///< written by the child: which it is in, 1 + its place in kEpisodeHooks; 0: none
+  uint32_t callback_bytes;       ///< of what they tracked, in the answer of kEpisodeEnd
   alignas(64) char error[4032];  ///< what happened, UTF-8: a line, then those of the traceback
 };
 /// The error that the block holds: INTERNAL, `prefix` and its first line; the lines after that are the traceback.
@@ -84,11 +96,19 @@ static_assert(sizeof(BlockHeader) == 4096 && offsetof(BlockHeader, call_seed) ==
 inline constexpr size_t kPictureHead = 64;
 inline constexpr size_t kMostPictureBytes = size_t{3} * 2048 * 2048;
 
+/// When callbacks beside an environment are called.
+inline constexpr std::array<std::string_view, 3> kEpisodeHooks = {"on_episode_start", "on_episode_step",
+                                                                  "on_episode_end"};
+/// Bytes for the policy that plays an agent: its length, then its id.
+inline constexpr size_t kPlayerBytes = 72;
+/// Of what the callbacks of an episode tracked: JSON.
+inline constexpr size_t kTrackedBytes = size_t{1} << 15;
+
 /// Where everything of an environment lies in its block: the same for every environment of a spec. Offsets in bytes
 /// from the block's begin; rows as StepWriter wants them, so that an answer is copied once. Immutable value.
 struct BlockLayout {
-  /// `draws`: with a place for a picture.
-  explicit BlockLayout(const env::EnvSpec& spec, bool draws = false);
+  /// `draws`: with a place for a picture; `watched`: with one for who plays, and what callbacks track.
+  explicit BlockLayout(const env::EnvSpec& spec, bool draws = false, bool watched = false);
 
   nlohmann::json ToJson() const;
 
@@ -111,6 +131,9 @@ struct BlockLayout {
   std::vector<size_t> states;  ///< none, one, or one an agent
   size_t picture = 0;          ///< kPictureHead + kMostPictureBytes
   bool draws = false;          ///< whether it has one
+  size_t players = 0;          ///< kPlayerBytes an agent
+  size_t tracked = 0;          ///< kTrackedBytes
+  bool watched = false;        ///< whether it has both
   size_t block_bytes = 0;      ///< whole pages
 };
 

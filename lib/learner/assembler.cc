@@ -216,6 +216,10 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
   return assembly_;
 }
 
+void Assembler::LeaveAsItIs(policy::PolicySlot policy) {
+  for (PolicyTrainBatch& rows : assembly_.batch.policies) rows.train = rows.train && rows.policy != policy;
+}
+
 void Assembler::BuildJointSteps(absl::Span<const MultiAgentBatchPtr> fragments) {
   std::vector<JointStepBuilder::Part> parts;
   for (PolicyTrainBatch& rows : assembly_.batch.policies) {

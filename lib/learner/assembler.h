@@ -79,6 +79,9 @@ class Assembler {
   /// Whether TrainBatch::joint is made from the next Assemble on, as learn groups ask (policy::LearnGroup).
   void SetJointSteps(bool joint_steps);
 
+  /// The update of the last result leaves the policy as it is. Its rows stay, for joint critics, and were counted.
+  void LeaveAsItIs(policy::PolicySlot policy);
+
   /// Fragments must have passed ValidateBatch; they may be released afterwards. The result is valid until the next
   /// call.
   const Assembly& Assemble(absl::Span<const sample::MultiAgentBatchPtr> fragments, int64_t iteration);

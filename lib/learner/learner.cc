@@ -75,4 +75,9 @@ Learner::Learner(LearnerConfig config, const LearnerDeps& deps, PolicyViewPtr vi
 
 Learner::~Learner() = default;
 
+TrackedBook::News Learner::TakeTracked() {
+  base::MutexLock lock(&run_.mutex);
+  return run_.tracked.Take();
+}
+
 }  // namespace troupe::learner

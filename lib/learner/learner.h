@@ -104,6 +104,8 @@ class Learner {
   /// No further grants; workers are asked to hand in and leave. Idempotent.
   void RequestDrain(const std::string& reason) { desk_.RequestDrain(reason); }
   LearnerStatus Status() const { return run_.Status(); }
+  /// What callbacks of episodes have tracked at workers since the last time.
+  TrackedBook::News TakeTracked();
 
  private:
   Learner(LearnerConfig config, const LearnerDeps& deps, PolicyViewPtr view);

@@ -23,6 +23,8 @@
 
 namespace troupe::learner {
 
+class TrainChooser;
+
 /// What a learner is made for. Plain value.
 struct LearnerConfig {
   LearnerOptions options;
@@ -34,6 +36,7 @@ struct LearnerConfig {
   policy::PolicyTablePtr policies;
   uint64_t learner_epoch = 1;             ///< durable boot counter of the run, from 1
   std::vector<std::string> info_columns;  ///< EnvSpec::info_columns
+  bool episode_callbacks = false;         ///< workers have callbacks: what they track is taken from no others
   bool best_by_evaluation = false;        ///< `best` is the best evaluation; else the best 100-episode mean
   std::optional<Score> best_by;           ///< nullopt: the sum, until agents' rewards differ, and nothing from then on
 };
@@ -49,7 +52,8 @@ struct LearnerDeps {
   ProgressListener* progress = nullptr;  ///< may be nullptr; called on the update thread
   base::Clock* clock = &base::Clock::Real();
   tensor::TensorAllocator* allocator = &tensor::TensorAllocator::Pageable();  ///< of the training buffers
-  SourceFactory make_source = {};  ///< called under RunState's lock; empty: an IterationSource
+  TrainChooser* chooser = nullptr;  ///< of the policies that an update changes; nullptr: all that train
+  SourceFactory make_source = {};   ///< called under RunState's lock; empty: an IterationSource
 };
 
 /// What a Step did.

@@ -107,6 +107,7 @@ class RunState {
   Accounting accounting ABSL_GUARDED_BY(mutex);
   WorkerRegistry registry ABSL_GUARDED_BY(mutex);
   EnvHealth env_health ABSL_GUARDED_BY(mutex);
+  TrackedBook tracked ABSL_GUARDED_BY(mutex);
   std::unique_ptr<SamplingPlan> plan ABSL_GUARDED_BY(mutex);
   std::unique_ptr<Ingest> ingest ABSL_GUARDED_BY(mutex);
 

@@ -1,12 +1,15 @@
 #include "lib/learner/update_cycle.h"
 
+#include <cmath>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/learner/cut_out.h"
 #include "lib/learner/progress_metrics.h"
+#include "lib/learner/train_chooser.h"
 #include "lib/learner/training_stats.h"
 
 namespace troupe::learner {
@@ -194,6 +197,7 @@ StepOutcome UpdateCycle::Train(Selection selection, int64_t version) {
     context.iteration = run_.trained.updates;
     context.env_steps = run_.trained.env_steps;
   }
+  if (deps_.chooser != nullptr) ChoosePolicies(batch, context.iteration);
   batch.update_begin = run_.clock.SteadyNow();
   absl::StatusOr<std::vector<PolicyUpdateReport>> reports = deps_.trainer->Update(batch.assembly->batch, context);
   batch.update_end = run_.clock.SteadyNow();
@@ -211,6 +215,34 @@ StepOutcome UpdateCycle::Train(Selection selection, int64_t version) {
   if (deps_.metrics != nullptr) ReportProgress(record, config_, episodes_, deps_.metrics);
   if (deps_.progress != nullptr) deps_.progress->OnProgress(record);
   return StepOutcome{StepOutcome::Kind::kUpdated, "", absl::OkStatus()};
+}
+
+void UpdateCycle::ChoosePolicies(const Batch& batch, int64_t updates) {
+  BatchFacts facts{.updates = updates, .env_steps = batch.assembly->batch.env_steps};
+  std::vector<policy::PolicySlot> slots;
+  for (const PolicyTrainBatch& rows : batch.assembly->batch.policies) {
+    if (!rows.train) continue;
+    slots.push_back(rows.policy);
+    BatchFacts::Policy& policy = facts.policies.emplace_back();
+    policy.id = policies_.table()->Find(rows.policy)->spec.id;
+    policy.rows = rows.rows;
+    std::vector<int64_t> by_agent(config_.schema.agent_ids.size());
+    for (const int32_t slot : rows.slot) ++by_agent[static_cast<size_t>(slot)];
+    for (size_t slot = 0; slot < by_agent.size(); ++slot) {
+      if (by_agent[slot] > 0) policy.agents.emplace_back(config_.schema.agent_ids[slot], by_agent[slot]);
+    }
+  }
+  for (size_t column = 0; column < config_.info_columns.size(); ++column) {
+    Spread spread;
+    for (const sample::FinishedEpisode& episode : batch.finished) {
+      if (column < episode.infos.size() && std::isfinite(episode.infos[column])) spread.Add(episode.infos[column]);
+    }
+    if (const std::optional<double> mean = spread.mean()) facts.infos.emplace_back(config_.info_columns[column], *mean);
+  }
+  const std::vector<bool> trains = deps_.chooser->Choose(facts);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (!trains[i]) assembler_.LeaveAsItIs(slots[i]);
+  }
 }
 
 StepOutcome UpdateCycle::GiveUp(const Batch& batch, absl::Status status, bool state_is_whole) {

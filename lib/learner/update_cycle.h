@@ -52,6 +52,8 @@ class UpdateCycle {
   StepOutcome Train(Selection selection, int64_t version);
   /// Copies what was selected, and gives its memory back.
   Batch Assemble(Selection selection, int64_t version);
+  /// Asks who trains on the batch, where somebody is to be asked.
+  void ChoosePolicies(const Batch& batch, int64_t updates);
   StepOutcome GiveUp(const Batch& batch, absl::Status status, bool state_is_whole);
   /// What there is to tell of an update, but for what is counted.
   ProgressRecord Describe(Batch* batch, std::vector<PolicyUpdateReport> reports);

@@ -173,6 +173,11 @@ absl::StatusOr<std::vector<std::string>> WorkerDesk::ReportLocked(WorkerRegistry
         " name=", run_.env_health.name(worker.id.value()), ", more of this kind are only counted: ",
         base::LogSafeLines(incident.text, sample::EnvIncident::kMaxTextBytes)));
   }
+  if (run_.config.episode_callbacks && run_.tracked.Report(report, worker.counted_before, &worker.tracked)) {
+    lines.push_back(absl::StrCat("callbacks of episodes are off worker=", sample::WorkerText(worker.id),
+                                 " name=", run_.env_health.name(worker.id.value()), ": ",
+                                 base::LogSafe(report.callbacks_off, sample::EnvReport::kMaxCallbacksOffBytes)));
+  }
   if (news.beyond) {
     run_.plan->ExcludeWorker(worker.id);
     lines.push_back(absl::StrCat("too many episodes fail (env.max_failed_share), a worker gets no more work: ",

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "lib/learner/ports.h"
 #include "lib/learner/sequence_tracker.h"
+#include "lib/learner/tracked_book.h"
 #include "lib/sample/env_report.h"
 #include "lib/sample/ids.h"
 
@@ -56,6 +57,7 @@ class WorkerRegistry {
     sample::EnvCounters counted;             ///< of it, in this learner epoch
     sample::RecentEpisodes recent_episodes;  ///< as it said last
     absl::Duration first_joined = absl::ZeroDuration();
+    TrackedBook::Said tracked;
     bool counted_before = false;  ///< it may have counted before this learner epoch
   };
   /// A worker's environments fail at most so often at once, and in a second more: a call takes a microsecond or more.

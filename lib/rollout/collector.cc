@@ -48,6 +48,7 @@ Collector::Collector(RolloutConfig config)
                 .worker = config_.options.worker,
                 .env_args = config_.options.env_args,
                 .host = config_.mapping_host.get()}),
+      tells_envs_(config_.listener != nullptr && config_.listener->TellsEnvs()),
       adopter_(config_, builder_, lanes_) {
   for (const env::AgentSpec& agent : config_.env_spec.possible_agents) {
     action_words_ = std::max(action_words_, static_cast<size_t>(agent.action_space.action_words()));
@@ -309,6 +310,9 @@ absl::Status Collector::Submit(bool last_of_grant, SampleSink& sink) {
   stats_.agent_steps += fragment->num_agent_steps;
   stats_.episodes += static_cast<int64_t>(fragment->finished.size());
   ++stats_.fragments;
+  if (config_.listener != nullptr && !fragment->finished.empty()) {
+    config_.listener->OnEnded(fragment->finished, builder_.policies());
+  }
   sink.ReportEnvs(TakeReport());
   return sink.Submit(std::move(fragment));
 }
@@ -333,7 +337,9 @@ sample::EnvCounters Collector::env_counters() const {
 }
 
 sample::EnvReport Collector::TakeReport() {
-  return {env_counters(), outcomes_.recent(), FailsFromTheStart(), incidents_.Take()};
+  sample::EnvReport report{env_counters(), outcomes_.recent(), FailsFromTheStart(), incidents_.Take()};
+  if (config_.listener != nullptr) config_.listener->AddTo(&report);
+  return report;
 }
 
 bool Collector::FailsFromTheStart() const {
@@ -344,6 +350,7 @@ void Collector::NoteCall(Lane& lane) {
   if (!lane.in_episode) {
     outcomes_.Add(/*failed=*/false);
     ended_well_ = true;
+    if (tells_envs_) lane.env->NoteEnd();
   }
   if (!lane.env->has_outside_space()) return;
   bool told = false;
@@ -458,7 +465,17 @@ void Collector::FailToAct(size_t place, const absl::Status& status) {
   }
 }
 
+void Collector::NotePlayers(Lane& lane) {
+  if (!tells_envs_) return;
+  for (size_t slot = 0; slot < lane.agents.size(); ++slot) {
+    const AgentState& agent = lane.agents[slot];
+    if (!agent.acts || agent.decisions > 1) continue;
+    lane.env->NotePlayer(base::AgentSlot(static_cast<int32_t>(slot)), builder_.policies()[agent.policy].id.value());
+  }
+}
+
 void Collector::GatherActions(Lane& lane) {
+  NotePlayers(lane);
   for (size_t slot = 0; slot < lane.agents.size(); ++slot) {
     const AgentState& agent = lane.agents[slot];
     lane.actions[slot] = nullptr;

@@ -120,6 +120,8 @@ class Collector {
   absl::Status Drain(const sample::Grant& grant);
   /// After an error: no lane is in flight any more, whatever comes of it.
   void AbandonCalls();
+  /// Tells the lane's environment who plays those that act for the first time, where it is to be told.
+  void NotePlayers(Lane& lane);
   /// The actions of the agents that act, as the environment gets them.
   void GatherActions(Lane& lane);
   /// False when the environment failed and the step must be taken again.
@@ -140,6 +142,7 @@ class Collector {
   std::vector<Lane*> granted_;  // of the current grant
   std::vector<Lane*> active_;   // of the current fragment, with steps left
   std::vector<Lane*> ready_;    // of them, those not in flight, in the order of their last calls
+  const bool tells_envs_;       // of their episodes
   bool elsewhere_ = false;      // environments compute elsewhere: two groups take turns
 
   PolicyAdopter adopter_;

@@ -4,6 +4,8 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/sample/env_report.h"
 #include "lib/sample/grant.h"
@@ -37,6 +39,19 @@ struct CurrentWeights {
   policy::WeightSnapshotPtr snapshot;
   /// As of which they are known to be the newest: the snapshot's, or a later one that left the policy as it was.
   policy::WeightVersion version;
+};
+
+/// Who watches the episodes of a worker. Used by the collector's thread, which it may hold up.
+class EpisodeListener {
+ public:
+  virtual ~EpisodeListener() = default;
+  /// Whether environments are told who plays and when an episode is over (MultiAgentEnv::NotePlayer, NoteEnd).
+  virtual bool TellsEnvs() const { return false; }
+  /// Episodes that ended, in the order in which they did; `policies`: those that the run has now.
+  virtual void OnEnded(absl::Span<const sample::FinishedEpisode> episodes,
+                       const policy::BySlot<policy::PolicySpec>& policies) = 0;
+  /// Adds what it has found to what the worker says.
+  virtual void AddTo(sample::EnvReport* report) const = 0;
 };
 
 /// Where weights come from: the newest of the policies that are subscribed to. Thread-safe.

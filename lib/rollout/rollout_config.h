@@ -9,6 +9,7 @@
 #include "lib/policy/ids.h"
 #include "lib/policy/policy_mapping.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/rollout/ports.h"
 #include "lib/rollout/rollout_options.h"
 #include "lib/sample/env_counters.h"
 
@@ -30,6 +31,7 @@ struct RolloutConfig {
   inference::Backend backend = inference::Backend::kAuto;
   std::shared_ptr<policy::MappingHost> mapping_host = nullptr;  ///< for mapping functions in another process
   std::shared_ptr<inference::ActorHost> actor_host = nullptr;   ///< for policies in another process
+  std::shared_ptr<EpisodeListener> listener = nullptr;          ///< null: nobody
 };
 
 }  // namespace troupe::rollout

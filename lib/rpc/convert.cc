@@ -1,7 +1,10 @@
 #include "lib/rpc/convert.h"
 
+#include <cmath>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/limits.h"
 #include <grpcpp/support/slice.h>
@@ -117,7 +120,36 @@ void FillHeartbeat(const sample::EnvReport& report, v1::Heartbeat* heartbeat) {
     out->set_kind(incident.kind);
     out->set_text(incident.text);
   }
+  for (const base::TrackedTotal& total : report.tracked) {
+    v1::TrackedTotal* out = heartbeat->add_tracked();
+    out->set_name(total.name);
+    out->set_sum(total.sum);
+    out->set_episodes(total.episodes);
+  }
+  heartbeat->set_callbacks_off(report.callbacks_off);
 }
+
+namespace {
+
+absl::Status TakeTracked(const v1::Heartbeat& heartbeat, sample::EnvReport* report) {
+  if (heartbeat.tracked_size() > static_cast<int>(base::kMaxTrackedNames)) {
+    return absl::InvalidArgumentError(absl::StrCat("a Heartbeat has ", heartbeat.tracked_size(),
+                                                   " tracked names, expected at most ", base::kMaxTrackedNames));
+  }
+  for (const v1::TrackedTotal& total : heartbeat.tracked()) {
+    if (!base::IsTrackedName(total.name()) || !std::isfinite(total.sum()) || total.episodes() < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a Heartbeat has tracked \"", base::LogSafe(total.name(), base::kMaxTrackedNameBytes),
+                       "\": ", total.sum(), " over ", total.episodes(), " episodes, expected a name of 1 to ",
+                       base::kMaxTrackedNameBytes, " printable characters, a finite sum, and at least 0 episodes"));
+    }
+    report->tracked.push_back({total.name(), total.sum(), total.episodes()});
+  }
+  report->callbacks_off = heartbeat.callbacks_off().substr(0, sample::EnvReport::kMaxCallbacksOffBytes);
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::StatusOr<sample::EnvReport> FromProto(const v1::Heartbeat& heartbeat) {
   using sample::EnvIncident;
@@ -143,6 +175,7 @@ absl::StatusOr<sample::EnvReport> FromProto(const v1::Heartbeat& heartbeat) {
                                 incident.kind().substr(0, EnvIncident::kMaxKindBytes),
                                 incident.text().substr(0, EnvIncident::kMaxTextBytes)});
   }
+  TROUPE_RETURN_IF_ERROR(TakeTracked(heartbeat, &report));
   return report;
 }
 

@@ -59,10 +59,13 @@ bool RolloutSession::TakeFirstAccepted() {
 }
 
 bool RolloutSession::ReportEnvs(const sample::EnvReport& report) {
-  const bool news = report.counters != env_report_.counters || !report.incidents.empty();
+  const bool news = report.counters != env_report_.counters || !report.incidents.empty() ||
+                    report.tracked != env_report_.tracked || report.callbacks_off != env_report_.callbacks_off;
   env_report_.counters = report.counters;
   env_report_.recent = report.recent;
   env_report_.fails_from_the_start = report.fails_from_the_start;
+  env_report_.tracked = report.tracked;
+  env_report_.callbacks_off = report.callbacks_off;
   if (!news) return false;
   env_report_.incidents.insert(env_report_.incidents.end(), report.incidents.begin(), report.incidents.end());
   env_report_due_ = true;

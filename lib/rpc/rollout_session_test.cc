@@ -138,6 +138,21 @@ TEST_F(RolloutSessionTest, IncidentsAreToldOnceToEachLearner) {
   EXPECT_EQ(again.heartbeat().env_counters().errors(), 2);
 }
 
+TEST_F(RolloutSessionTest, WhatCallbacksTrackIsSaidInTotalsToEachLearner) {
+  Next();
+  Join();
+  EXPECT_TRUE(session_.ReportEnvs({.tracked = {{"a", 3, 1}}}));
+  EXPECT_EQ(Next().heartbeat().tracked(0).sum(), 3);
+  EXPECT_FALSE(session_.ReportEnvs({.tracked = {{"a", 3, 1}}})) << "nothing is new";
+  EXPECT_TRUE(session_.ReportEnvs({.tracked = {{"a", 5, 2}}, .callbacks_off = "it died"}));
+  const v1::WorkerMessage second = Next();
+  EXPECT_EQ(second.heartbeat().tracked(0).episodes(), 2);
+  EXPECT_EQ(second.heartbeat().callbacks_off(), "it died");
+  JoinAgain(/*watermark=*/0);
+  EXPECT_TRUE(session_.ReportEnvs({.counters = {.errors = 1}, .tracked = {{"a", 5, 2}}, .callbacks_off = "it died"}));
+  EXPECT_EQ(Next().heartbeat().tracked(0).episodes(), 2);
+}
+
 TEST_F(RolloutSessionTest, GoodbyeIsTheLastThingThatItSays) {
   Next();
   Join();

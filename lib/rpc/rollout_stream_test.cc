@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -383,7 +384,24 @@ TEST_F(RolloutStreamTest, HeartbeatsBeyondLimitsEndTheirStream) {
       {[](v1::Heartbeat* heartbeat) {
          for (int i = 0; i < 17; ++i) heartbeat->add_env_incidents()->set_what(v1::ENV_INCIDENT_KIND_FAILURE);
        },
-       "17 env_incidents, expected at most 16"}};
+       "17 env_incidents, expected at most 16"},
+      {[](v1::Heartbeat* heartbeat) {
+         for (int i = 0; i < 257; ++i) heartbeat->add_tracked()->set_name(absl::StrCat(i));
+       },
+       "257 tracked names, expected at most 256"},
+      {[](v1::Heartbeat* heartbeat) { heartbeat->add_tracked(); }, "a name of 1 to 128 printable characters"},
+      {[](v1::Heartbeat* heartbeat) { heartbeat->add_tracked()->set_name("a\nb"); }, "a finite sum"},
+      {[](v1::Heartbeat* heartbeat) { heartbeat->add_tracked()->set_name(std::string(129, 'x')); }, "tracked \"xxx"},
+      {[](v1::Heartbeat* heartbeat) {
+         heartbeat->add_tracked()->set_name("a");
+         heartbeat->mutable_tracked(0)->set_sum(std::numeric_limits<double>::infinity());
+       },
+       "tracked \"a\": inf over 0 episodes"},
+      {[](v1::Heartbeat* heartbeat) {
+         heartbeat->add_tracked()->set_name("a");
+         heartbeat->mutable_tracked(0)->set_episodes(-1);
+       },
+       "0 over -1 episodes"}};
   for (const auto& [spoil, text] : cases) {
     ScriptedPeer peer(address_);
     peer.Send(ScriptedPeer::Hello());

@@ -7,6 +7,7 @@
 #include "lib/config/make_env.h"
 #include "lib/policy/policy_mapping.h"
 #include "lib/policy/python_callable.h"
+#include "lib/run/episode_callbacks.h"
 
 namespace troupe::run {
 namespace {
@@ -22,16 +23,23 @@ void AddTo(sample::EnvCounters& counters, const envhost::HostStats& stats) {
 }  // namespace
 
 absl::StatusOr<rollout::RolloutConfig> MakeRolloutConfig(const config::ResolvedRun& run,
-                                                         const env::EnvRegistry& registry) {
+                                                         const env::EnvRegistry& registry,
+                                                         const std::vector<std::string>& callbacks) {
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<policy::PolicyMapping> mapping,
                           policy::MakeRuleMapping(run.mapping_rules, run.agent_ids(), run.policy_ids()));
   rollout::RolloutConfig config;
   config.env_spec = run.env_spec;
   config.policies = policy::BySlot<policy::PolicySpec>(run.policies);
   config.mapping = std::move(mapping);
-  TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<envhost::HostPool> pool, config::MakeHostPool(run.env));
-  config.env_factory = [&registry, env = run.env, pool] { return config::MakeEnv(env, registry, nullptr, pool); };
-  const std::shared_ptr<envhost::PythonFunctions> functions = config::MakePythonFunctions(run.env);
+  config::EnvSettings env = run.env;
+  env.python.callbacks = callbacks;
+  const std::shared_ptr<envhost::PythonFunctions> functions = config::MakePythonFunctions(env);
+  std::shared_ptr<EpisodeCallbacks> listener;
+  if (!callbacks.empty()) listener = std::make_shared<EpisodeCallbacks>(env, run.env_spec, functions);
+  TROUPE_ASSIGN_OR_RETURN(std::shared_ptr<envhost::HostPool> pool,
+                          config::MakeHostPool(env, nullptr, listener == nullptr ? nullptr : listener->tracks()));
+  config.env_factory = [&registry, env, pool] { return config::MakeEnv(env, registry, nullptr, pool); };
+  config.listener = std::move(listener);
   for (const policy::MappingRule& rule : run.mapping_rules) {
     // What is wrong with a function is said here, not by every episode.
     if (policy::IsPythonName(rule.function)) TROUPE_RETURN_IF_ERROR(functions->Prepare(rule.function));

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "lib/config/resolved_run.h"
 #include "lib/env/registry.h"
@@ -8,8 +11,9 @@
 namespace troupe::run {
 
 /// What a run's workers, its sampler in the learner and its evaluations sample with. `registry` must outlive every use
-/// of the result.
+/// of the result. `callbacks`: classes in Python that are called as episodes go, in training alone.
 absl::StatusOr<rollout::RolloutConfig> MakeRolloutConfig(const config::ResolvedRun& run,
-                                                         const env::EnvRegistry& registry);
+                                                         const env::EnvRegistry& registry,
+                                                         const std::vector<std::string>& callbacks = {});
 
 }  // namespace troupe::run

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/base/tracked_total.h"
 #include "lib/sample/env_counters.h"
 
 namespace troupe::sample {
@@ -69,6 +70,10 @@ struct EnvReport {
   /// Each of its environments has had an episode that failed, and no episode has ended well.
   bool fails_from_the_start = false;
   std::vector<EnvIncident> incidents;  ///< that the learner has not heard of
+  /// What callbacks of episodes have tracked since the worker process began, by name; at most base::kMaxTrackedNames.
+  std::vector<base::TrackedTotal> tracked = {};
+  static constexpr size_t kMaxCallbacksOffBytes = 1024;
+  std::string callbacks_off = {};  ///< why they are not called any more; empty: they are, or there are none
 
   friend bool operator==(const EnvReport&, const EnvReport&) = default;
 };

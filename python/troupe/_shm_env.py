@@ -193,6 +193,7 @@ class Environment:
             for at in layout["states"]
         ]
         self._columns = host.description["info_columns"]
+        self._watch = host.watch_of(self._ids, self.header, view)
         self._infos = np.frombuffer(memory, np.float64, count * len(self._columns), layout["infos"]).reshape(count, -1)
 
     def send(self) -> bool:
@@ -209,6 +210,8 @@ class Environment:
                     actions = [action if act else None for action, act in zip(actions, acts)]
             else:
                 actions = [read() if act else None for read, act in zip(self._read, acts)]
+            if self._watch is not None:
+                self._watch.acting(acts)
             self._adapter.send(actions)
             return True
         except Stop:
@@ -225,7 +228,10 @@ class Environment:
                     return
                 self._leave_short_way()
             self._block.begin()
-            self._publish(self._adapter.receive())
+            result = self._adapter.receive()
+            self._publish(result)
+            if self._watch is not None:
+                self._watch.stepped(self._adapter, result)
             if self._short_way is not None and self._adapter.in_full_play():
                 self._usual = self._short_way
         except Stop:
@@ -245,7 +251,13 @@ class Environment:
                     self._short_way = self._make_short_way()
                 seed = self.header[shm.BLOCK_SEED]
                 self._host.seed_globals(seed)
-                self._publish(self._adapter.reset(seed))
+                result = self._adapter.reset(seed)
+                self._publish(result)
+                if self._watch is not None:
+                    self._watch.begin(self._adapter, result)
+            elif kind == shm.KIND_EPISODE_END:
+                if self._watch is not None:
+                    self._watch.end()
             elif kind == shm.KIND_PICTURE:
                 if self._adapter is None:
                     raise BadOutput("render() before a reset, expected an episode")

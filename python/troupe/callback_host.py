@@ -2,7 +2,7 @@
 
 File descriptors it inherits: 3 the control channel (JSON lines), 5 the lifeline. What callbacks print goes to the learner's log.
 
-The learner sends {"op": "start", callbacks, path, run, program}, and gets {"op": "ready", "hooks"} or {"op": "failed", "error"}. From then on each line is
+The learner sends {"op": "start", callbacks, path, run, program}, and gets {"op": "ready", "hooks", "episode_hooks"} or {"op": "failed", "error"}. From then on each line is
 a hook and its facts; the answer is {"op": "done"}, before which come "track", "stop", "asks" and "goes on" (the learner is asked something, and has
 answered) and "raised". {"op": "exit"} ends the process.
 """
@@ -15,7 +15,7 @@ import sys
 import traceback
 from typing import Any, Dict, List
 
-from troupe.callbacks import CONTEXTS, Callback, Learner
+from troupe.callbacks import CONTEXTS, EPISODE_HOOKS, Callback, Learner, overrides
 from troupe.control_channel import CONTROL_FD, ControlChannel, die_with_worker
 
 
@@ -39,12 +39,17 @@ class CallbackHost:
     @property
     def hooks(self) -> List[str]:
         """Those that a callback overrides."""
-        return [hook for hook in CONTEXTS if any(_overrides(callback, hook) for callback in self._callbacks)]
+        return [hook for hook in CONTEXTS if any(overrides(callback, hook) for callback in self._callbacks)]
+
+    @property
+    def episode_hooks(self) -> List[List[str]]:
+        """Of each callback those that it overrides, which are called in the processes of environments."""
+        return [[hook for hook in EPISODE_HOOKS if overrides(callback, hook)] for callback in self._callbacks]
 
     def call(self, hook: str, facts: Dict[str, Any]) -> None:
         """All callbacks, one after the other; one that raises costs the next one nothing."""
         for name, callback in zip(self._names, self._callbacks):
-            if not _overrides(callback, hook):
+            if not overrides(callback, hook):
                 continue
             try:
                 getattr(callback, hook)(CONTEXTS[hook](self._learner, facts))
@@ -52,10 +57,6 @@ class CallbackHost:
                 traceback.print_exc()
                 self._learner.send({"op": "raised", "callback": name, "error": _describe(error)})
         self._learner.send({"op": "done"})
-
-
-def _overrides(callback: Callback, hook: str) -> bool:
-    return getattr(type(callback), hook) is not getattr(Callback, hook) or hook in vars(callback)
 
 
 def _describe(error: BaseException) -> str:
@@ -83,7 +84,7 @@ def main() -> int:
             text = f"{sys.executable}: {error}; callbacks need numpy: {sys.executable} -m pip install numpy"
         channel.send({"op": "failed", "error": text})
         return 1
-    channel.send({"op": "ready", "hooks": host.hooks})
+    channel.send({"op": "ready", "hooks": host.hooks, "episode_hooks": host.episode_hooks})
     while True:
         line = channel.readline()
         message = json.loads(line) if line else {"op": "exit"}

@@ -8,6 +8,8 @@
 A run names them, `callbacks: ["python:MODULE:Stopper"]` or `troupe.train(..., callbacks=[Stopper])`, and makes an object of each, without arguments, in
 one process of Python beside the learner. Calls are made one after the other, in the order of what happened; training goes on meanwhile, up to 64 calls
 ahead. None is left out. A call that raises is counted and costs nothing else; one that does not return within 30 s ends that process, and the run says so.
+
+Those of episodes are called beside the environments (EpisodeContext), by other objects of the same classes: one a process there.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 MAX_TRACKED = 256  # different names of a run
 MAX_TRACKED_NAME = 128  # characters
+
+MAX_TRACKED_OF_EPISODE = 64  # different names
 
 _Send = Callable[[Dict[str, Any]], None]
 
@@ -70,11 +74,7 @@ class Context:
     def track(self, name: str, value: float) -> None:
         """`Custom/NAME` in progress.jsonl and TensorBoard: the mean of what was tracked since the line before. ValueError for a number that is not
         finite, a name of more than 128 printable characters, and more than 256 names in a run."""
-        number = float(value)
-        if not math.isfinite(number):
-            raise ValueError(f"track {name}: got {value}, expected a finite number")
-        if not isinstance(name, str) or not 0 < len(name.encode()) <= MAX_TRACKED_NAME or not name.isascii() or not name.isprintable():
-            raise ValueError(f"track: got the name {name!r:.100}, expected 1 to {MAX_TRACKED_NAME} printable characters of ASCII")
+        number = _check_tracked(name, value)
         if name not in self._learner.tracked and len(self._learner.tracked) >= MAX_TRACKED:
             raise ValueError(f"track {name}: this run has {MAX_TRACKED} names already, expected at most so many")
         self._learner.tracked[name] = None
@@ -164,6 +164,42 @@ class CheckpointContext(Context):
         return self.path / "checkpoints" / str(self.env_steps)
 
 
+class EpisodeContext:
+    """An episode in training, the same object from its start to its end: attributes that a callback sets last as long.
+
+    env: the environment as its own code made it; None where it is not in Python. agents: those that have been observed, by id. policies: {agent: id of
+    the policy} of those that have acted. returns: {agent: sum of rewards so far}, as the environment gives them; of one that is not in Python after
+    env.reward_scale and reward_clip. infos: {agent: info} of the last step that brought some. length: env steps so far.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self.policies: Dict[str, str] = {}
+        self.returns: Dict[str, float] = {}
+        self.infos: Dict[str, Mapping[str, Any]] = {}
+        self.length = 0
+        self._tracked: Dict[str, List[float]] = {}
+
+    @property
+    def agents(self) -> List[str]:
+        """In the order of their first observations."""
+        return list(self.returns)
+
+    def track(self, name: str, value: float) -> None:
+        """`Custom/NAME` in progress.jsonl and TensorBoard: the mean over episodes of the mean that each tracked. ValueError for a number that is not
+        finite, a name of more than 128 printable characters, and more than 64 names in an episode; a worker tracks at most 256."""
+        number = _check_tracked(name, value)
+        if name not in self._tracked and len(self._tracked) >= MAX_TRACKED_OF_EPISODE:
+            raise ValueError(f"track {name}: this episode has {MAX_TRACKED_OF_EPISODE} names already, expected at most so many")
+        entry = self._tracked.setdefault(name, [0.0, 0])
+        entry[1] += 1
+        entry[0] += (number - entry[0]) / entry[1]
+
+    def tracked_means(self) -> Dict[str, float]:
+        """What it has tracked so far."""
+        return {name: mean for name, (mean, _) in self._tracked.items()}
+
+
 class Callback:
     """Override what you need: what is not overridden is not called, and costs nothing."""
 
@@ -184,6 +220,34 @@ class Callback:
 
     def on_run_end(self, ctx: RunContext) -> None:
         """Last of all, once the last checkpoint is written and before summary.json is; decisions are refused."""
+
+    # Of episodes in training, in the processes of the environments and by objects of their own there, which only track.
+
+    def on_episode_start(self, ctx: EpisodeContext) -> None:
+        """Before the first step, when it is known who plays. Of environments in Python."""
+
+    def on_episode_step(self, ctx: EpisodeContext) -> None:
+        """After each step. Of environments in Python."""
+
+    def on_episode_end(self, ctx: EpisodeContext) -> None:
+        """After the last step, before the next reset. Of every environment; not of an episode that failed or was given up."""
+
+
+EPISODE_HOOKS = ("on_episode_start", "on_episode_step", "on_episode_end")
+
+
+def overrides(callback: Callback, hook: str) -> bool:
+    """Whether it is to be called there."""
+    return getattr(type(callback), hook) is not getattr(Callback, hook) or hook in vars(callback)
+
+
+def _check_tracked(name: str, value: float) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"track {name}: got {value}, expected a finite number")
+    if not isinstance(name, str) or not 0 < len(name.encode()) <= MAX_TRACKED_NAME or not name.isascii() or not name.isprintable():
+        raise ValueError(f"track: got the name {name!r:.100}, expected 1 to {MAX_TRACKED_NAME} printable characters of ASCII")
+    return number
 
 
 CONTEXTS = {

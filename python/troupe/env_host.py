@@ -3,9 +3,9 @@
 File descriptors it inherits: 3 the control channel (JSON lines), 4 the shared memory (_shm_host.py), 5 the lifeline, a
 pipe that closes when the worker dies. What environments print goes to the worker's log.
 
-The worker sends {"op": "start", name, args, path, global_state, draws, usual_step}; one environment is made and described. (A process of
-functions, function_host.py, is told {"functions": true} instead, and describes nothing.) The worker answers with {"op":
-"layout"}. From then on requests come through the ring; the first one of a slot makes its environment or function, whose
+The worker sends {"op": "start", name, args, path, global_state, draws, observation_function, callbacks, step_timeout_s,
+usual_step}; one environment is made and described. (A process of functions, function_host.py, is told {"functions":
+true} instead, and describes nothing.) The worker answers with {"op": "layout"}. From then on requests come through the ring; the first one of a slot makes its environment or function, whose
 block lies where the control page says. An exception costs its environment the episode: it is closed, and made anew at
 the next reset. {"op": "exit"} ends the process, instead of the layout or when the ring says that there is a line.
 """
@@ -62,6 +62,8 @@ class EnvHost:
         self._args: Dict[str, Any] = {}
         self._global_state = True
         self._draws = False
+        self._observation_function = ""
+        self._callbacks: Any = None  # of episodes; None: none
         self.memory_fd = MEMORY_FD
         self.usual_step: Any = None  # the module of short ways, if there is one
         self.description: Dict[str, Any] = {}
@@ -78,6 +80,11 @@ class EnvHost:
             self.usual_step = usual_step.load(message.get("usual_step", ""))
             self._name, self._args, self._global_state = message["name"], message["args"], message["global_state"]
             self._draws = message["draws"]
+            self._observation_function = message.get("observation_function", "")
+            if message.get("callbacks"):
+                from troupe.episode_callbacks import EpisodeCallbacks
+
+                self._callbacks = EpisodeCallbacks(message["callbacks"], message["step_timeout_s"])
             self._make_first()
         self._control.send({"op": "described", "version": shm.LAYOUT_VERSION, **self.description})
         message = self._receive("layout", "exit")
@@ -100,12 +107,25 @@ class EnvHost:
         if self._spare is not None:
             adapter, self._spare = self._spare, None
             return adapter
-        adapter = make_adapter(self._name, copy.deepcopy(self._args), self._global_state, self._draws)
+        adapter = make_adapter(self._name, copy.deepcopy(self._args), self._global_state, self._draws, self._observation_function)
+        if self._callbacks is not None:
+            adapter.keep_infos()
         if self.description and self._describe(adapter) != self.description:
             text = f"its spaces changed: got {self._describe(adapter)}, expected {self.description}"
             adapter.close()
             raise BadOutput(text)
         return adapter
+
+    def watch_of(self, ids: List[str], header: Any, view: Any) -> Any:
+        """Who watches the episodes of an environment whose block `view` is; None where nobody does."""
+        if self._callbacks is None or not self.layout["watched"]:
+            return None
+        from troupe.episode_callbacks import EpisodeWatch
+
+        players, tracked = self.layout["players"], self.layout["tracked"]
+        return EpisodeWatch(
+            self._callbacks, ids, header, view[players : players + len(ids) * shm.PLAYER_BYTES], view[tracked : tracked + shm.TRACKED_BYTES]
+        )
 
     def seed_globals(self, seed: int) -> None:
         """Seeds `random` and numpy's global generator, once, for environments that draw from them."""

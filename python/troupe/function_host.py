@@ -1,4 +1,4 @@
-"""Mapping functions and policies in Python, as a worker asks them (lib/envhost/python_functions.h).
+"""Functions and policies in Python, as a worker or a learner asks them (lib/envhost/python_functions.h).
 
 A mapping function, `policy_mapping: {function: "python:module:name"}`, is called once for every agent and episode, when
 the agent is first observed, and answers with the id of a policy:
@@ -238,5 +238,66 @@ class Policy(Callee):
                 raise BadOutput(f"row {row}: action {actions[row]!r:.100}: {error}") from error
 
 
+class Batch:
+    """What a function that says who trains knows of a batch. It has no arrays: they would have to be copied.
+
+    updates: how many there were before. env_steps: of the batch. policies: {id: agent steps} of those that are asked about. agents: {agent: agent steps}
+    of those that the policy in question played. rows: their sum. infos: {column: mean over the episodes that ended in the batch}.
+    """
+
+    __slots__ = ("updates", "env_steps", "policies", "agents", "rows", "infos")
+
+    def __init__(self, question: Dict[str, Any], policy: Dict[str, Any]) -> None:
+        self.updates: int = question["updates"]
+        self.env_steps: int = question["env_steps"]
+        self.policies: Dict[str, int] = {entry["id"]: entry["rows"] for entry in question["policies"]}
+        self.agents: Dict[str, int] = policy["agents"]
+        self.rows: int = policy["rows"]
+        self.infos: Dict[str, float] = question["infos"]
+
+
+class TrainFunction(Callee):
+    """Says which policies train on a batch, `policies_to_train: "python:module:name"`:
+
+        def trains(policy_id, batch):
+            return policy_id != "old" and batch.rows > 100
+    """
+
+    what, key, most_arguments = "policies_to_train", "trains", 2
+
+    def call(self, header: Any, seed: int) -> None:
+        question = json.loads(bytes(self.payload[: header[shm.BLOCK_CALL_COUNT]]))
+        answers: List[bool] = []
+        for policy in question["policies"]:
+            answer = self.ask(policy["id"], Batch(question, policy))
+            if not isinstance(answer, (bool, np.bool_)):
+                raise BadOutput(f"got {answer!r:.100} ({type(answer).__name__}) for policy {policy['id']}, expected True or False")
+            answers.append(bool(answer))
+        data = json.dumps(answers).encode()
+        self.payload[: len(data)] = data
+        header[shm.BLOCK_CALL_COUNT] = len(data)
+
+
+class EpisodeEnds(Callee):
+    """Episodes in, what their callbacks track out."""
+
+    what, key, function = "callback", "callbacks", None
+
+    def __init__(self, host: Any, what: Dict[str, Any], payload: memoryview) -> None:
+        from troupe.episode_callbacks import EpisodeCallbacks
+
+        self.payload = payload
+        self._budget_s = what["step_timeout_s"] / 4
+        self._callbacks = EpisodeCallbacks(what["callbacks"], what["step_timeout_s"])
+
+    def call(self, header: Any, seed: int) -> None:
+        from troupe.episode_callbacks import call_ended
+
+        episodes = json.loads(bytes(self.payload[: header[shm.BLOCK_CALL_COUNT]]))
+        data = json.dumps(call_ended(self._callbacks, episodes, self._budget_s)).encode()
+        self.payload[: len(data)] = data
+        header[shm.BLOCK_CALL_COUNT] = len(data)
+
+
 # What a worker may want made; the key of one of them stands in its request.
-CALLEES = (MappingFunction, Policy)
+CALLEES = (MappingFunction, Policy, TrainFunction, EpisodeEnds)

@@ -20,6 +20,7 @@
 #include "lib/config/make_env.h"
 #include "lib/config/worker_yaml.h"
 #include "lib/learner/learner.h"
+#include "lib/policy/python_callable.h"
 #include "lib/rpc/control_server.h"
 #include "lib/rpc/learner_binding.h"
 #include "lib/rpc/learner_server.h"
@@ -39,6 +40,7 @@
 #include "lib/run/learner/run_reporter.h"
 #include "lib/run/learner/run_setup.h"
 #include "lib/run/learner/run_start.h"
+#include "lib/run/learner/train_function.h"
 #include "lib/run/learner/update_loop.h"
 #include "lib/run/learner/wandb_follower.h"
 #include "lib/run/memory_limit.h"
@@ -63,6 +65,8 @@ constexpr absl::Duration kTickInterval = absl::Seconds(1);
 /// At the end workers get so long to say goodbye, then streams so long to close: within the 20 s of a drain.
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(5);
 constexpr absl::Duration kShutdownTimeout = absl::Seconds(2);
+/// For a film of the last evaluation. What takes longer ends by itself, in the time that environments get.
+constexpr absl::Duration kFilmPatience = absl::Seconds(20);
 /// How often is looked whether they have said it.
 constexpr absl::Duration kGoodbyeInterval = absl::Milliseconds(10);
 /// How long the watchdog waits for an answer: three times that and it is 15 s since the first.
@@ -79,39 +83,27 @@ absl::StatusOr<policy::PolicyState> FirstState(const policy::PolicySpec& spec, c
   return training::InitialState(spec, algorithm, seed);
 }
 
-/// A run's callbacks, and the thread that calls them. What waits at its end is still called.
-class CallbackThread {
+/// Something with a loop, Run, and the thread that it runs on, until Stop.
+template <typename Loop>
+class OwnThread {
  public:
-  explicit CallbackThread(std::unique_ptr<run::CallbackHost> host)
-      : host_(std::move(host)), thread_([this] { host_->Run(); }) {}
-  ~CallbackThread() {
-    host_->Stop();
+  explicit OwnThread(std::unique_ptr<Loop> loop) : loop_(std::move(loop)), thread_([this] { loop_->Run(); }) {}
+  ~OwnThread() {
+    loop_->Stop();
     thread_.join();
   }
-  run::CallbackHost* host() const { return host_.get(); }
+  Loop* get() const { return loop_.get(); }
 
  private:
-  const std::unique_ptr<run::CallbackHost> host_;
+  const std::unique_ptr<Loop> loop_;
   std::thread thread_;
 };
 
-/// What films a run's evaluations, and the thread that does.
-class FilmThread {
- public:
-  /// For a film of the last evaluation. What takes longer ends by itself, in the time that environments get.
-  static constexpr absl::Duration kPatience = absl::Seconds(20);
-
-  FilmThread(const std::string& folder, const env::EnvRegistry& registry, run::Degradations* degradations)
-      : loop_(folder, run::ShootWith(&registry), degradations), thread_([this] { loop_.Run(); }) {}
-  ~FilmThread() {
-    loop_.Stop();
-    thread_.join();
-  }
-  run::FilmLoop* loop() { return &loop_; }
-
- private:
-  run::FilmLoop loop_;
-  std::thread thread_;
+/// What a run calls in Python beside the learner; null: nothing of that kind. What waits for callbacks at the end is
+/// still called.
+struct CalledInPython {
+  std::unique_ptr<OwnThread<run::CallbackHost>> callbacks;
+  std::unique_ptr<OwnThread<run::TrainFunction>> trains;
 };
 
 /// The parts of a learner in the order they are made; destroyed in reverse, so that nothing is called after its death.
@@ -123,7 +115,7 @@ class Process {
         policy_map_cache_(&setup_, &FirstState) {}
   ~Process() {
     TakeDown();
-    callbacks_.reset();  // they may still have the learner drain
+    python_.callbacks.reset();  // they may still have the learner drain
   }
 
   absl::Status Start(const LearnerFlags& flags, const env::EnvRegistry& registry);
@@ -153,6 +145,11 @@ class Process {
   void TakeDown(absl::Duration linger = absl::ZeroDuration());
   void CloseControlSocket();
   absl::Status StartCallbacks();
+  /// Those that are called for episodes, too.
+  std::vector<std::string> episode_callbacks() const {
+    return python_.callbacks == nullptr ? std::vector<std::string>() : python_.callbacks->get()->episode_callbacks();
+  }
+  absl::Status StartTrainFunction();
   /// The last call of callbacks. `reason`: why the run ends. Errors are UpdateLoop::Tell's.
   absl::Status EndCallbacks(const std::string& reason);
   int64_t resumed_env_steps() const { return setup_.resumed ? setup_.resumed->env_steps : 0; }
@@ -166,8 +163,8 @@ class Process {
   run::PolicyMapCache policy_map_cache_;
   training::Device device_;
   policy::PolicyTablePtr policies_;  ///< that this process begins with
-  std::unique_ptr<CallbackThread> callbacks_;
-  std::unique_ptr<FilmThread> films_;
+  CalledInPython python_;
+  std::unique_ptr<OwnThread<run::FilmLoop>> films_;
   std::unique_ptr<learner::Trainer> trainer_;
   std::unique_ptr<run::RunReporter> reporter_;
   std::unique_ptr<serving::QueryEngine> queries_;
@@ -224,8 +221,11 @@ absl::Status Process::MakeLearner() {
   deps.publisher = &publishers_;
   deps.metrics = reporter_.get();
   deps.progress = reporter_.get();
+  deps.chooser = python_.trains == nullptr ? nullptr : python_.trains->get();
   deps.allocator = &training::BatchAllocator(device_);
-  TROUPE_ASSIGN_OR_RETURN(learner_, learner::Learner::Create(run::LearnerConfigOf(setup_, policies_), deps));
+  learner::LearnerConfig config = run::LearnerConfigOf(setup_, policies_);
+  config.episode_callbacks = !episode_callbacks().empty();
+  TROUPE_ASSIGN_OR_RETURN(learner_, learner::Learner::Create(std::move(config), deps));
   if (setup_.resumed) {
     TROUPE_RETURN_IF_ERROR(learner_->Restore(*setup_.resumed));
     setup_.resumed->policies = {};  // the trainer has them: in memory only as far as it holds them there
@@ -252,7 +252,7 @@ absl::Status Process::OpenAddresses(const LearnerFlags& flags) {
   options.addresses = flags.listen;
   options.security.insecure_plaintext_network = flags.insecure_plaintext_network;
   options.schema = run().schema;
-  options.config_yaml = config::WelcomeYaml(run().config);
+  options.config_yaml = config::WelcomeYaml(run().config, episode_callbacks());
   // Ordinals of queries grow with the learner's lives: a restarted one draws no random number again.
   TROUPE_ASSIGN_OR_RETURN(
       queries_, serving::QueryEngine::Create(run().policies, {.seed = run().seed,
@@ -275,11 +275,13 @@ run::RunReporter::Deps Process::ReporterDeps() {
   deps.interrupted = &DrainSignals::Received;
   if (!run().callbacks.empty()) {
     deps.tracked = [this] {
-      return callbacks_ == nullptr ? std::vector<learner::NamedValue>() : callbacks_->host()->TakeValues();
+      if (python_.callbacks == nullptr) return std::vector<learner::NamedValue>();
+      if (learner_ != nullptr) python_.callbacks->get()->AddTracked(learner_->TakeTracked());
+      return python_.callbacks->get()->TakeValues();
     };
   }
   if (run().evaluation.video_interval > 0) {
-    deps.films = [this] { return films_ == nullptr ? std::vector<run::Film>() : films_->loop()->TakeFilms(); };
+    deps.films = [this] { return films_ == nullptr ? std::vector<run::Film>() : films_->get()->TakeFilms(); };
   }
   return deps;
 }
@@ -298,12 +300,35 @@ absl::Status Process::StartCallbacks() {
         started.status().code(),
         absl::StrCat(run().config.Where("callbacks"), ": callbacks: ", std::string(started.status().message())));
   }
-  callbacks_ = std::make_unique<CallbackThread>(*std::move(started));
+  if (!policy::IsPythonName(run().env.name)) {
+    for (const char* const hook : {"on_episode_start", "on_episode_step"}) {
+      if ((*started)->episode_hooks().count(hook) == 0) continue;
+      return absl::InvalidArgumentError(absl::StrCat(run().config.Where("callbacks"), ": callbacks: one overrides ",
+                                                     hook, ", which is called in the process of an ",
+                                                     "environment in Python, and ", base::LogSafe(run().env.name),
+                                                     " is none; expected on_episode_end alone"));
+    }
+  }
+  python_.callbacks = std::make_unique<OwnThread<run::CallbackHost>>(*std::move(started));
   // The thread that writes checkpoints does not wait: a callback may wait for it.
-  checkpoints_.SetListener([host = callbacks_->host()](const absl::Status& saved, int64_t env_steps, bool is_best) {
-    if (!host->Wants(run::Hook::kCheckpointEnd)) return;
-    host->Tell(run::Hook::kCheckpointEnd, run::CheckpointFacts(saved, env_steps, is_best));
-  });
+  checkpoints_.SetListener(
+      [host = python_.callbacks->get()](const absl::Status& saved, int64_t env_steps, bool is_best) {
+        if (!host->Wants(run::Hook::kCheckpointEnd)) return;
+        host->Tell(run::Hook::kCheckpointEnd, run::CheckpointFacts(saved, env_steps, is_best));
+      });
+  return absl::OkStatus();
+}
+
+absl::Status Process::StartTrainFunction() {
+  if (run().train_function.empty() || !setup_.nothing_left.empty()) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<run::TrainFunction>> started =
+      run::TrainFunction::Start(run().train_function, run().env.python, &degradations_);
+  if (!started.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(run().config.Where("multi_agent.policies_to_train"),
+                     ": multi_agent.policies_to_train: ", std::string(started.status().message())));
+  }
+  python_.trains = std::make_unique<OwnThread<run::TrainFunction>>(*std::move(started));
   return absl::OkStatus();
 }
 
@@ -322,14 +347,15 @@ absl::Status Process::MakeUpdates(const env::EnvRegistry& registry) {
                                                                          .cache = &policy_map_cache_,
                                                                          .draw = &FirstState});
   if (run().evaluation.video_interval > 0 && setup_.nothing_left.empty()) {
-    films_ = std::make_unique<FilmThread>(setup_.folder->Path("videos"), registry, &degradations_);
+    films_ = std::make_unique<OwnThread<run::FilmLoop>>(
+        std::make_unique<run::FilmLoop>(setup_.folder->Path("videos"), run::ShootWith(&registry), &degradations_));
   }
   evaluator_ = std::make_unique<run::RunEvaluator>(run::RunEvaluator::Deps{.run = &run(),
                                                                            .registry = &registry,
                                                                            .learner = learner_.get(),
                                                                            .trainer = trainer_.get(),
                                                                            .reporter = reporter_.get(),
-                                                                           .films = films_ ? films_->loop() : nullptr});
+                                                                           .films = films_ ? films_->get() : nullptr});
   updates_ = std::make_unique<run::UpdateLoop>(
       run::UpdateLoop::Deps{.run = &run(),
                             .learner = learner_.get(),
@@ -339,14 +365,16 @@ absl::Status Process::MakeUpdates(const env::EnvRegistry& registry) {
                             .control = control_.get(),
                             .policies = policy_desk_.get(),
                             .degradations = &degradations_,
-                            .callbacks = callbacks_ == nullptr ? nullptr : callbacks_->host()},
+                            .callbacks = python_.callbacks == nullptr ? nullptr : python_.callbacks->get()},
       resumed_env_steps());
   const bool evaluates = run().evaluation.interval_env_steps > 0 || run().evaluation.at_end;
   return evaluates ? evaluator_->Prepare() : absl::OkStatus();
 }
 
 absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& registry) {
-  TROUPE_ASSIGN_OR_RETURN(rollout_config_, run::MakeRolloutConfig(run(), registry));
+  TROUPE_RETURN_IF_ERROR(StartCallbacks());
+  TROUPE_RETURN_IF_ERROR(StartTrainFunction());
+  TROUPE_ASSIGN_OR_RETURN(rollout_config_, run::MakeRolloutConfig(run(), registry, episode_callbacks()));
   TROUPE_RETURN_IF_ERROR(MakeTrainer());
   TROUPE_ASSIGN_OR_RETURN(reporter_, run::RunReporter::Open(run(), setup_.name, setup_.folder->directory(),
                                                             resumed_env_steps(), ReporterDeps()));
@@ -358,7 +386,6 @@ absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& r
   } else if (server_ == nullptr && run().num_workers > 0) {
     return absl::InvalidArgumentError("workers need an address to come to: give --listen, or --workers 0");
   }
-  TROUPE_RETURN_IF_ERROR(StartCallbacks());
   TROUPE_RETURN_IF_ERROR(MakeUpdates(registry));
   TROUPE_RETURN_IF_ERROR(updates_->Tell(
       run::Hook::kRunStart, [this] { return run::RunStartFacts(resumed_env_steps(), setup_.resumed.has_value()); }));
@@ -421,7 +448,7 @@ absl::Status Process::EndAsItWas() {
 
 absl::Status Process::Finish(const learner::StepOutcome& outcome) {
   // Who waits for callbacks may be killed meanwhile, by a container's stop time.
-  if (callbacks_ != nullptr && !callbacks_->host()->AwaitIdle(absl::ZeroDuration())) {
+  if (python_.callbacks != nullptr && !python_.callbacks->get()->AwaitIdle(absl::ZeroDuration())) {
     TROUPE_RETURN_IF_ERROR(updates_->SaveState(true, nullptr));
   }
   TROUPE_RETURN_IF_ERROR(updates_->AwaitCallbacks());  // they may save until they have heard of all updates
@@ -437,7 +464,7 @@ absl::Status Process::Finish(const learner::StepOutcome& outcome) {
   TROUPE_RETURN_IF_ERROR(end.Conclude(outcome, /*evaluate=*/stopped && run().evaluation.at_end));
   TakeDown(stopped ? linger_ : absl::ZeroDuration());
   TROUPE_RETURN_IF_ERROR(EndCallbacks(outcome.reason));
-  if (films_ != nullptr && stopped) films_->loop()->AwaitIdle(FilmThread::kPatience);
+  if (films_ != nullptr && stopped) films_->get()->AwaitIdle(kFilmPatience);
   TROUPE_RETURN_IF_ERROR(end.Tell());
   return sampler_ == nullptr ? absl::OkStatus() : sampler_->status();
 }

@@ -216,7 +216,7 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   TROUPE_INFO("worker joined id={} learner={} learner_epoch={}", sample::WorkerText(welcome->worker_id), flags.learner,
               welcome->learner_epoch);
 
-  TROUPE_ASSIGN_OR_RETURN(rollout::RolloutConfig config, run::MakeRolloutConfig(run, registry));
+  TROUPE_ASSIGN_OR_RETURN(rollout::RolloutConfig config, run::MakeRolloutConfig(run, registry, run.callbacks));
   // The learner numbers workers from 1 in each of its epochs.
   config.options.num_envs = run.schema.num_envs;
   config.options.worker = static_cast<int32_t>((welcome->worker_id.value() - 1) & 0x7fffffff);

@@ -62,6 +62,11 @@ class Diary(Callback):
         note(f"run_end {ctx.env_steps} {ctx.reason}")
 
 
+class Ended(Callback):
+    def on_episode_end(self, ctx):
+        note(f"episode_end {ctx.length}")
+
+
 class Tracks(Callback):
     def on_update_end(self, ctx):
         ctx.track("double", 2 * ctx.env_steps)
@@ -151,8 +156,18 @@ class CallbacksTest(harness.RunningTestCase):
             return file.read().splitlines()
 
     def test_calls_are_in_the_order_of_what_happened_and_none_is_missing(self):
-        self.train("Diary")
+        self.train("Diary", "Ended")
         notes = self.notes()
+        # Episodes end beside their environments: each before the end of the update that is trained on it, all before the end of the run.
+        ended = [index for index, note in enumerate(notes) if note.startswith("episode_end")]
+        length = int(notes[ended[0]].split()[1])
+        for index, (word, count, *_) in enumerate(map(str.split, notes)):
+            if word == "update_end":
+                before = sum(place < index for place in ended)
+                self.assertGreaterEqual((before + 10) * length, int(count), "10 environments may be in the middle of an episode")
+        self.assertLess(ended[-1], len(notes) - 1)
+        self.assertGreaterEqual(len(ended), self.summary("run")["episodes"])
+        notes = [note for note in notes if not note.startswith("episode_end")]
         self.assertEqual(notes[0], "run_start 0 resumed=False")
         self.assertEqual(notes[-1], "run_end 4000 stop.env_steps reached: 4000 of 4000")
         # Checkpoints are written beside training: theirs come when they come.
@@ -169,7 +184,7 @@ class CallbacksTest(harness.RunningTestCase):
         self.assertEqual(others, expected)
         done = self.troupe("train", "--resume", "runs/run", "--set", "stop.env_steps=4400", env=self.environment)
         self.assertIn("callbacks: python:mine:Diary", done.stderr, "a run folder is a program to who resumes it")
-        resumed = self.notes()[len(notes):]
+        resumed = [note for note in self.notes() if not note.startswith("episode_end")][len(notes):]
         self.assertEqual([resumed[0], resumed[-1]], ["run_start 4000 resumed=True", "run_end 4400 stop.env_steps reached: 4400 of 4400"])
         self.assertEqual([note for note in resumed if note.startswith("update_end")], ["update_end 4200", "update_end 4400"])
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import harness
 import pages
@@ -199,7 +200,7 @@ class CallbacksPageTest(DocumentTest):
     """A reader types docs/hooks.md, whose first block is a file."""
 
     def test_its_program_runs(self):
-        module, program = self.blocks_of("python", "docs", "hooks.md")
+        module, program, episodes, trains = self.blocks_of("python", "docs", "hooks.md")
         self.write("watch.py", module)
         shutil.copy(self.example("cartpole_ippo.yaml"), self.path("cartpole.yaml"))
         environment = dict(os.environ, PYTHONPATH=os.path.join(self.source, "python"), TROUPE_PROGRAM=self.program)
@@ -208,6 +209,13 @@ class CallbacksPageTest(DocumentTest):
         self.assertEqual((done.returncode, done.stdout), (0, "stopped a callback: solved 0.0\n"), done.stderr)
         line = self.progress("watched")[-1]
         self.assertGreater(line["Custom/margin"], 0)
+        # What is called elsewhere, for what it says there.
+        tracked, names = {}, {"troupe": types.SimpleNamespace(Callback=object)}
+        exec(episodes + trains, names)
+        names["Fuel"]().on_episode_end(types.SimpleNamespace(env=types.SimpleNamespace(fuel=3), track=tracked.__setitem__))
+        self.assertEqual(tracked, {"fuel": 3})
+        self.assertEqual([names["trains"](policy, types.SimpleNamespace(infos={"won": won})) for policy, won in (("old", 0), ("main", 0.5), ("main", 0.95))],
+                         [False, True, False])
 
 
 class ReadmeTest(pages.PageTestCase):

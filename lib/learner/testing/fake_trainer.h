@@ -54,6 +54,8 @@ class FakeTrainer final : public Trainer {
   /// Of the last batch.
   int64_t last_env_steps() const { return last_env_steps_; }
   int64_t last_agent_steps() const { return last_agent_steps_; }
+  /// By policy of the last batch: PolicyTrainBatch::train.
+  const std::vector<bool>& last_train() const { return last_train_; }
 
   absl::StatusOr<std::vector<PolicyUpdateReport>> Update(const TrainBatch& batch,
                                                          const UpdateContext& context) override {
@@ -65,7 +67,9 @@ class FakeTrainer final : public Trainer {
     last_agent_steps_ = batch.agent_steps;
     last_joint_steps_ = batch.joint == nullptr ? -1 : static_cast<int64_t>(batch.joint->steps.size());
     std::vector<PolicyUpdateReport> reports;
+    last_train_.clear();
     for (const PolicyTrainBatch& rows : batch.policies) {
+      last_train_.push_back(rows.train);
       if (!Has(rows.policy)) return absl::InternalError("rows of a slot without a policy");
     }
     for (const PolicyTrainBatch& rows : batch.policies) {
@@ -236,6 +240,7 @@ class FakeTrainer final : public Trainer {
   int64_t updates_ = 0;
   int64_t last_env_steps_ = 0;
   int64_t last_agent_steps_ = 0;
+  std::vector<bool> last_train_;
   int64_t last_joint_steps_ = -1;
   UpdateContext last_context_;
   uint64_t hash_ = 0;

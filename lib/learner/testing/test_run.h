@@ -49,7 +49,8 @@ struct Worker {
 /// A learner with fakes around it: 4 environments, episodes of 5 steps, 40 env steps an update.
 class TestRun {
  public:
-  explicit TestRun(std::function<void(LearnerConfig&)> change = [](LearnerConfig&) {}) {
+  explicit TestRun(
+      std::function<void(LearnerConfig&)> change = [](LearnerConfig&) {}, TrainChooser* chooser = nullptr) {
     config_.schema = sample::SimpleSchema(2, 3);
     config_.options.num_envs = 4;
     config_.options.train_batch_size = 40;
@@ -64,6 +65,7 @@ class TestRun {
     deps.metrics = &sink_;
     deps.progress = &listener_;
     deps.clock = &clock_;
+    deps.chooser = chooser;
     auto made = Learner::Create(config_, deps);
     EXPECT_TRUE(made.ok()) << made.status();
     learner_ = *std::move(made);

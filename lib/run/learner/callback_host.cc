@@ -12,6 +12,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/envhost/control_message.h"
 #include "lib/envhost/python_program.h"
+#include "lib/envhost/shared_layout.h"
 #include "lib/envhost/spawn_python.h"
 
 namespace troupe::run {
@@ -94,15 +95,31 @@ absl::Status CallbackHost::AwaitReady() {
     if (envhost::TextOf(message, "op") == "failed") {
       return absl::InvalidArgumentError(base::LogSafe(envhost::TextOf(message, "error"), kMaxError));
     }
-    if (envhost::TextOf(message, "op") != "ready" || !message.contains("hooks")) return NotUnderstood(*line);
-    for (size_t hook = 0; hook < kHookNames.size(); ++hook) {
-      const json& hooks = message["hooks"];
-      wanted_[hook] = std::find(hooks.begin(), hooks.end(), kHookNames[hook]) != hooks.end();
-    }
+    if (envhost::TextOf(message, "op") != "ready" || !TakeHooks(message).ok()) return NotUnderstood(*line);
     return absl::OkStatus();
   }
   return absl::DeadlineExceededError(
       absl::StrCat("the process of callbacks was not ready within ", absl::FormatDuration(timeout)));
+}
+
+absl::Status CallbackHost::TakeHooks(const json& message) {
+  const json hooks = message.value("hooks", json()), of_episodes = message.value("episode_hooks", json());
+  if (!hooks.is_array() || !of_episodes.is_array() || of_episodes.size() != options_.callbacks.size()) {
+    return absl::InternalError("hooks are missing");
+  }
+  for (size_t hook = 0; hook < kHookNames.size(); ++hook) {
+    wanted_[hook] = std::find(hooks.begin(), hooks.end(), kHookNames[hook]) != hooks.end();
+  }
+  for (size_t i = 0; i < of_episodes.size(); ++i) {
+    if (of_episodes[i].empty()) continue;
+    episode_callbacks_.push_back(options_.callbacks[i]);
+    for (const std::string_view hook : envhost::kEpisodeHooks) {
+      if (std::find(of_episodes[i].begin(), of_episodes[i].end(), hook) != of_episodes[i].end()) {
+        episode_hooks_.emplace(hook);
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 bool CallbackHost::Wants(Hook hook) const {
@@ -270,6 +287,32 @@ void CallbackHost::TurnOff(const absl::Status& why, std::string_view hook) {
   dropped.swap(waiting_);
 }
 
+void CallbackHost::AddTracked(const learner::TrackedBook::News& news) {
+  int64_t left_out = news.left_out;
+  {
+    base::MutexLock lock(&mutex_);
+    for (const base::TrackedTotal& total : news.tracked) {
+      if (names_.size() >= kMaxTracked && names_.count(total.name) == 0) {
+        ++left_out;
+        continue;
+      }
+      names_.insert(total.name);
+      Mean& mean = tracked_[total.name];
+      mean.sum += total.sum;
+      mean.count += total.episodes;
+    }
+    workers_off_ = news.workers_off;
+  }
+  std::string words;
+  if (news.workers_off > 0) {
+    words = absl::StrCat("callbacks of episodes are off at ", news.workers_off,
+                         news.workers_off == 1 ? " worker" : " workers");
+  } else if (left_out > 0) {
+    words = absl::StrCat("callbacks of episodes track more than ", kMaxTracked, " names, others are left out");
+  }
+  if (!words.empty()) options_.degradations->Set("callbacks of episodes", std::move(words));
+}
+
 std::vector<learner::NamedValue> CallbackHost::TakeValues() {
   std::map<std::string, Mean> tracked;
   std::vector<learner::NamedValue> values;
@@ -279,7 +322,7 @@ std::vector<learner::NamedValue> CallbackHost::TakeValues() {
     const std::string key = absl::StrCat("Custom/", name);
     values.push_back({key, key, mean.sum / static_cast<double>(mean.count)});
   }
-  values.push_back({"callback_errors", "Callbacks/Errors", static_cast<double>(errors_)});
+  values.push_back({"callback_errors", "Callbacks/Errors", static_cast<double>(errors_ + workers_off_)});
   return values;
 }
 

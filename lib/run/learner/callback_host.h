@@ -19,9 +19,11 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "lib/base/mutex.h"
+#include "lib/base/tracked_total.h"
 #include "lib/envhost/host_options.h"
 #include "lib/envhost/python_child.h"
 #include "lib/learner/named_values.h"
+#include "lib/learner/tracked_book.h"
 #include "lib/run/learner/degradations.h"
 #include <nlohmann/json.hpp>
 
@@ -59,8 +61,8 @@ class CallbackHost {
   static constexpr absl::Duration kCallTimeout = absl::Seconds(30);
   static constexpr absl::Duration kAskTimeout = absl::Minutes(10);
   /// Of what callbacks track: different names, and characters of one.
-  static constexpr size_t kMaxTracked = 256;
-  static constexpr size_t kMaxTrackedName = 128;
+  static constexpr size_t kMaxTracked = base::kMaxTrackedNames;
+  static constexpr size_t kMaxTrackedName = base::kMaxTrackedNameBytes;
 
   struct Options {
     std::vector<std::string> callbacks;  ///< python:MODULE:CLASS
@@ -77,6 +79,13 @@ class CallbackHost {
   CallbackHost(const CallbackHost&) = delete;
   CallbackHost& operator=(const CallbackHost&) = delete;
   ~CallbackHost();
+
+  /// The callbacks that are called for episodes, too, in the processes of environments, and which of the calls in
+  /// envhost::kEpisodeHooks any of them overrides.
+  const std::vector<std::string>& episode_callbacks() const { return episode_callbacks_; }
+  const std::set<std::string>& episode_hooks() const { return episode_hooks_; }
+  /// What those have tracked at workers, beside what is tracked here, and how many workers call none any more.
+  void AddTracked(const learner::TrackedBook::News& news);
 
   /// Whether somebody is called there. False when the callbacks are off.
   bool Wants(Hook hook) const;
@@ -110,6 +119,8 @@ class CallbackHost {
 
   CallbackHost(Options options, std::unique_ptr<envhost::PythonChild> child);
   absl::Status AwaitReady();
+  /// What the process says that callbacks override.
+  absl::Status TakeHooks(const nlohmann::json& message);
   void PushLocked(Hook hook, nlohmann::json facts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// One event, from its line to the answer. An error is the callbacks' end.
   absl::Status Call(const Event& event);
@@ -123,6 +134,8 @@ class CallbackHost {
   std::unique_ptr<envhost::PythonChild> child_;   ///< of the thread that runs Step; nullptr when off
   bool asks_ = false;                             ///< of that thread: the call waits for the learner
   std::array<bool, kHookNames.size()> wanted_{};  ///< const once started
+  std::vector<std::string> episode_callbacks_;    ///< const once started
+  std::set<std::string> episode_hooks_;           ///< const once started
   mutable base::Mutex mutex_;
   base::CondVar told_;    ///< or stopped
   base::CondVar called_;  ///< an event has left the queue
@@ -133,6 +146,7 @@ class CallbackHost {
   std::map<std::string, Mean> tracked_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> names_ ABSL_GUARDED_BY(mutex_);  ///< that were ever tracked
   int64_t errors_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t workers_off_ ABSL_GUARDED_BY(mutex_) = 0;  ///< that call none for episodes any more
 };
 
 }  // namespace troupe::run

@@ -197,6 +197,42 @@ TEST_F(CallbackHostTest, NamesThatAreTrackedHaveLimits) {
   EXPECT_THAT(degradations_.List(), ElementsAre("callbacks are off: on_run_end: tracked more than 256 names"));
 }
 
+TEST_F(CallbackHostTest, WhatIsCalledForEpisodesIsSaidAndNotCalledHere) {
+  ASSERT_EQ(Start({"First", "Episodes", "Ends", "Idle"}), absl::OkStatus());
+  EXPECT_THAT(host_->episode_callbacks(),
+              ElementsAre("python:host_test_callbacks:Episodes", "python:host_test_callbacks:Ends"));
+  EXPECT_THAT(host_->episode_hooks(), ElementsAre("on_episode_end", "on_episode_step"));
+}
+
+TEST_F(CallbackHostTest, WhatWorkersTrackIsWeighedByEpisodes) {
+  ASSERT_EQ(Start({"Tracking"}), absl::OkStatus());
+  Tell(Hook::kUpdateEnd, 10);
+  CallAll();
+  host_->AddTracked({{{"length", 30, 3}, {"reward", 6, 3}}, 0, 0});
+  host_->AddTracked({{{"length", 10, 2}}, 0, 0});
+  const std::vector<learner::NamedValue> values = host_->TakeValues();
+  ASSERT_EQ(values.size(), 4u);
+  EXPECT_EQ(values[0].key, "Custom/Loss/mine");
+  EXPECT_EQ(values[1].key, "Custom/length");
+  EXPECT_EQ(values[1].value, 8);
+  EXPECT_EQ(values[2].value, 4) << "of both: 10 here, three times 2 there";
+  EXPECT_EQ(values[3].value, 0);
+  EXPECT_THAT(degradations_.List(), IsEmpty());
+}
+
+TEST_F(CallbackHostTest, WorkersWhoseCallbacksAreOffAndNamesTooManyAreSaid) {
+  ASSERT_EQ(Start({"Tracking"}), absl::OkStatus());
+  std::vector<base::TrackedTotal> many;
+  for (size_t i = 0; i <= CallbackHost::kMaxTracked; ++i) many.push_back({absl::StrCat("name ", i), 1, 1});
+  host_->AddTracked({many, 0, 0});
+  EXPECT_EQ(host_->TakeValues().size(), CallbackHost::kMaxTracked + 1) << "and the count of errors";
+  EXPECT_THAT(degradations_.List(),
+              ElementsAre("callbacks of episodes track more than 256 names, others are left out"));
+  host_->AddTracked({{}, 2, 0});
+  EXPECT_THAT(degradations_.List(), ElementsAre("callbacks of episodes are off at 2 workers"));
+  EXPECT_EQ(host_->TakeValues().back().value, 2);
+}
+
 TEST_F(CallbackHostTest, ACallMayEndTheRun) {
   ASSERT_EQ(Start({"Stopping"}), absl::OkStatus());
   Tell(Hook::kUpdateEnd, 1);

@@ -79,6 +79,14 @@ class EnvAdapter(Protocol):
     """An environment of any kind. Not thread-safe. After an error only close() may follow."""
 
     description: EnvDescription
+    env: Any  # the environment itself
+    kept_infos: dict[int, Any] | None  # by agent index, as the last call gave them; None unless keep_infos() was called
+
+    def keep_infos(self) -> None:
+        """Infos are kept from now on."""
+
+    def declared_space(self, i: int) -> Any:
+        """The agent's observation space as the environment has it."""
 
     def reset(self, seed: int) -> StepResult:
         """Starts an episode, also in mid-episode. 0 <= seed < 2**32."""

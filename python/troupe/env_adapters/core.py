@@ -44,6 +44,7 @@ class AdapterCore:
     def __init__(self, name: str, env: Any, global_state: bool):
         self.name = name
         self.dropped_rewards = 0  # nonzero rewards that came with a reset
+        self.kept_infos: dict[int, Any] | None = None  # by agent index, of the last call; None: nobody asks for them
         self._env = env
         self._global_state = global_state
         self._closed = False
@@ -53,6 +54,19 @@ class AdapterCore:
         self._last_state: Any = None
         self._seeding = Seeding(env)
         self.description: EnvDescription = None  # type: ignore[assignment]  # made by _probe
+
+    @property
+    def env(self) -> Any:
+        """The environment itself."""
+        return self._env
+
+    def declared_space(self, i: int) -> Any:
+        """The agent's observation space as the environment has it."""
+        return self._raw_spaces[i][0]
+
+    def keep_infos(self) -> None:
+        """What each call says of agents, as the environment gives it, is in kept_infos from now on."""
+        self.kept_infos = {}
 
     # Errors.
 
@@ -256,6 +270,8 @@ class AdapterCore:
         self._steps = 0
         self._live = 0
         self._over = False
+        if self.kept_infos is not None:
+            self.kept_infos = {}
         self._seen[:] = self._acted[:] = self._done[:] = self._false
         result.terminated[:] = result.truncated[:] = self._false
         result.all_terminated = result.all_truncated = False
@@ -293,7 +309,8 @@ class AdapterCore:
 
     def usual_parts(self) -> tuple[str, Any, list] | None:
         """(usual_form, environment, the agents' keys); None where a step brings more."""
-        return (self.usual_form, self._env, self._keys) if self.usual_form and self._simple and self._plain else None
+        usual = self.usual_form and self._simple and self._plain and self.kept_infos is None
+        return (self.usual_form, self._env, self._keys) if usual else None
 
     def in_full_play(self) -> bool:
         """Whether all agents have acted and none has ended: then the short way may make the next steps."""
@@ -311,6 +328,8 @@ class AdapterCore:
 
     def _begin_receive(self) -> StepResult:
         result = self._result
+        if self.kept_infos is not None:
+            self.kept_infos = {}
         if self._agents_ended:
             self._agents_ended = False
             result.terminated[:] = result.truncated[:] = self._false
@@ -395,6 +414,8 @@ class AdapterCore:
     def _info(self, i: int, info: Any) -> None:
         """An agent's info, which is not empty."""
         result = self._result
+        if self.kept_infos is not None:
+            self.kept_infos[i] = info
         if MASK_KEY in info and not self._views[i].has_mask:
             if self._probing:
                 self._probed[MASK_KEY] = True

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from troupe.env_adapters import recognize, resolve
+from troupe.env_adapters import observed, recognize, resolve
 from troupe.env_adapters.base import EnvAdapter
 
 
-def make_adapter(name: str, args: dict, global_state: bool = True, draws: bool = False) -> EnvAdapter:
+def make_adapter(
+    name: str, args: dict, global_state: bool = True, draws: bool = False, observation_function: str = ""
+) -> EnvAdapter:
     """The environment `name` (a configuration's `python:` name without that prefix) behind an adapter.
 
     `args` are passed as keywords to what makes the environment. Without `global_state` no state is asked for
-    (state_kind "none"). With `draws` it is made for picture(): with render_mode "rgb_array" where it takes one. Plays one
-    reset.
+    (state_kind "none"). With `draws` it is made for picture(): with render_mode "rgb_array" where it takes one.
+    `observation_function`: what makes each agent's observation, "module:attribute"; "": nothing does. Plays one reset.
     Raises EnvAdapterError, or what the environment's own code raises.
     """
-    return recognize.adapt(name, resolve.make_environment(name, args, draws), global_state)
+    adapter = recognize.adapt(name, resolve.make_environment(name, args, draws), global_state)
+    return observed.wrap(adapter, observation_function) if observation_function else adapter
 
 
 def import_environment(name: str) -> None:

@@ -91,3 +91,16 @@ class Tracking(Callback):
 class Stopping(Callback):
     def on_update_end(self, ctx):
         ctx.stop("solved " * 100)
+
+
+class Episodes(Callback):
+    def on_update_end(self, ctx):
+        note(f"episodes {ctx.env_steps}")
+
+    def on_episode_step(self, ctx):
+        note("never called here")
+
+
+class Ends(Callback):
+    def on_episode_end(self, ctx):
+        note("never called here")

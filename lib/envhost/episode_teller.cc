@@ -1,0 +1,85 @@
+#include "lib/envhost/episode_teller.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "lib/base/status_macros.h"
+#include "lib/envhost/python_program.h"
+#include <nlohmann/json.hpp>
+
+namespace troupe::envhost {
+namespace {
+
+using nlohmann::json;
+
+json ToRequest(const HostOptions& options) {
+  json callbacks = json::array();
+  for (const std::string& callback : options.callbacks) callbacks.push_back(ModuleName(callback, options.folder));
+  return {{"callbacks", std::move(callbacks)}, {"step_timeout_s", absl::ToDoubleSeconds(options.step_timeout)}};
+}
+
+std::string ToText(const EndedEpisode& episode) {
+  json returns = json::object(), policies = json::object();
+  for (const EndedEpisode::Part& part : episode.parts) {
+    returns[std::string(part.agent)] = part.episode_return;
+    policies[std::string(part.agent)] = std::string(part.policy);
+  }
+  return json{{"length", episode.length}, {"returns", std::move(returns)}, {"policies", std::move(policies)}}.dump(
+      -1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace
+
+EpisodeTeller::EpisodeTeller(std::shared_ptr<PythonFunctions> functions, const HostOptions& options,
+                             std::shared_ptr<EpisodeTracks> tracks)
+    : functions_(std::move(functions)),
+      tracks_(std::move(tracks)),
+      function_(ToRequest(options), PythonFunctions::kMaxTextBytes) {}
+
+void EpisodeTeller::Tell(absl::Span<const EndedEpisode> episodes) {
+  std::vector<std::string> texts;
+  for (const EndedEpisode& episode : episodes) {
+    if (!tracks_->off()) texts.push_back(ToText(episode));
+  }
+  for (size_t told = 0; told < texts.size() && !tracks_->off();) {
+    const absl::StatusOr<size_t> called = TellSome(absl::MakeConstSpan(texts).subspan(told));
+    if (absl::IsCancelled(called.status())) return;  // the functions are asked no more: it ends
+    if (!called.ok()) tracks_->TurnOff(absl::StrCat("on_episode_end: ", std::string(called.status().message())));
+    told += called.value_or(0);
+  }
+}
+
+absl::StatusOr<size_t> EpisodeTeller::TellSome(absl::Span<const std::string> episodes) {
+  size_t bytes = 2, count = 0;
+  while (count < std::min(episodes.size(), kMaxEpisodes) &&
+         bytes + episodes[count].size() + 1 <= PythonFunctions::kMaxTextBytes) {
+    bytes += episodes[count++].size() + 1;
+  }
+  if (count == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("an episode's agents and policies take ", episodes[0].size(),
+                                                   " bytes, expected at most ", PythonFunctions::kMaxTextBytes));
+  }
+  const std::string text = absl::StrCat("[", absl::StrJoin(episodes.first(count), ","), "]");
+  size_t called = 0;
+  TROUPE_RETURN_IF_ERROR(function_.Call(
+      *functions_,
+      [&text](PythonFunction::Block block) {
+        std::memcpy(block.payload, text.data(), text.size());
+        block.header.call_count = static_cast<uint32_t>(text.size());
+      },
+      [&](PythonFunction::Block block) {
+        const std::string answer(reinterpret_cast<const char*>(block.payload),
+                                 std::min<size_t>(block.header.call_count, PythonFunctions::kMaxTextBytes));
+        tracks_->Take(answer);
+        const json message = json::parse(answer, nullptr, /*allow_exceptions=*/false);
+        const bool said = message.is_object() && message.contains("called") && message["called"].is_number_unsigned();
+        called = said ? std::min(message["called"].get<size_t>(), count) : 0;
+        return called > 0 || tracks_->off() ? absl::OkStatus() : absl::InternalError("its process called none");
+      }));
+  return called;
+}
+
+}  // namespace troupe::envhost

@@ -1,0 +1,83 @@
+"""What agents observe instead of what their environment gives them: `multi_agent.observation_fn: "python:module:name"`.
+
+    def observe(observation, agent, info):
+        return np.concatenate([observation, [info.get("fuel", 0.0)]], dtype=np.float32)
+
+    observe.observation_space = lambda agent, space: gymnasium.spaces.Box(-10, 10, (space.shape[0] + 1,))
+
+The function is called with each observation, of a reset and of a step, the agent's id and its info, {} where there is none. What it answers is in
+`observation_space` of the function: a Gymnasium space for all agents, or a callable of an agent and the space that its environment declares. Without one
+the space stays as it is. A class is made once, without arguments, for each environment, and its object is called; what it remembers is the environment's.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from typing import Any, Callable
+
+from troupe.env_adapters import spaces
+from troupe.env_adapters.base import EnvAdapter, EnvAdapterError, StepResult
+from troupe.env_adapters.resolve import find_callable
+
+
+def wrap(adapter: EnvAdapter, name: str) -> "ObservedAdapter":
+    """`adapter` with the function `name` behind it. EnvAdapterError where there is none, or its spaces are none."""
+    function = find_callable("observation function", name)
+    if inspect.isclass(function):
+        function = function()
+        if not callable(function):
+            raise EnvAdapterError(f"observation function {name}: its objects cannot be called, expected a method __call__")
+    return ObservedAdapter(adapter, name, function)
+
+
+class ObservedAdapter:
+    """An adapter but for its observations and their spaces."""
+
+    def __init__(self, adapter: EnvAdapter, name: str, function: Callable[[Any, Any, Any], Any]) -> None:
+        self._adapter, self._function = adapter, function
+        adapter.keep_infos()
+        description = adapter.description
+        self._keys = [agent.key for agent in description.agents]
+        declared = getattr(function, "observation_space", None)
+        agents = []
+        for index, agent in enumerate(description.agents):
+            space = agent.observation_space
+            if declared is not None:
+                where = f"observation function {name}: observation_space of agent {agent.id}"
+                space = _described(where, declared, agent.key, adapter.declared_space(index))
+            agents.append(replace(agent, observation_space=space))
+        self.description = replace(description, agents=agents)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._adapter, name)
+
+    def usual_parts(self) -> None:
+        """There is no short way past the function."""
+
+    def reset(self, seed: int) -> StepResult:
+        return self._observed(self._adapter.reset(seed))
+
+    def step(self, actions: list) -> StepResult:
+        return self._observed(self._adapter.step(actions))
+
+    def receive(self) -> StepResult:
+        return self._observed(self._adapter.receive())
+
+    def _observed(self, result: StepResult) -> StepResult:
+        infos = self._adapter.kept_infos or {}
+        for index, observation in enumerate(result.observations):
+            if observation is not None:
+                made = self._function(observation, self._keys[index], infos.get(index, {}))
+                if made is None:
+                    raise self._adapter.error("the observation function answered None, expected an observation", index)
+                result.observations[index] = made
+        return result
+
+
+def _described(where: str, declared: Any, key: Any, space: Any) -> dict:
+    try:
+        is_space = spaces.kind(declared) is not None
+        return spaces.describe(declared if is_space else declared(key, space))
+    except Exception as error:
+        raise EnvAdapterError(f"{where}: {error}") from error
