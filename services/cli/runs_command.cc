@@ -316,8 +316,10 @@ absl::Status CheckOutput(const RunsFlags& flags) {
   }
   std::error_code error;
   if (!flags.overwrite && std::filesystem::exists(std::filesystem::symlink_status(path, error))) {
-    return base::RefusedIfFinal(absl::AlreadyExistsError(absl::StrCat(
-        "--output: \"", base::LogSafe(path), "\" is there, expected none; choose another name, or --overwrite")));
+    return base::WithExitCode(
+        absl::AlreadyExistsError(absl::StrCat("--output: \"", base::LogSafe(path),
+                                              "\" is there, expected none; choose another name, or --overwrite")),
+        base::ExitCode::kRefused);
   }
   return absl::OkStatus();
 }

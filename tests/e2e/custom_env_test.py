@@ -93,6 +93,8 @@ class CustomEnvTest(harness.TroupeTestCase):
         with open(self.path("runs", "rendezvous", "config.yaml")) as file:
             self.assertIn(os.path.realpath(self.path("build", "custom_env", "librendezvous.so")), file.read())
 
+        self.assertRegex(self.troupe("evaluate", "rendezvous", "--episodes", "3", "--video", "met.gif").stdout, r"met\.gif: \d+ pictures")
+
         self.assertIn("two agents on a line shall meet", self.troupe("envs", "ls", "--plugin", plugin).stdout)
         bad = self.troupe("envs", "check", "rendezvous", "--set", f"env.plugin={plugin}", "--arg", "length=1", ok=False)
         self.assertNotEqual(bad.returncode, 0)

@@ -19,15 +19,17 @@ namespace troupe::run {
 namespace {
 
 constexpr int kNiceness = 10;
+constexpr int64_t kFewestFrames = 10;
 constexpr char kUnfinished[] = ".unfinished";
 constexpr char kEnding[] = ".gif";
 
 }  // namespace
 
-bool FilmLoop::TryOrder(FilmOrder order) {
+bool FilmLoop::Order(FilmOrder order) {
+  std::optional<FilmOrder> replaced = std::move(order);  // destroyed without the lock
   base::MutexLock lock(&mutex_);
-  if (order_.has_value() || filming_ || stopped_) return false;
-  order_ = std::move(order);
+  if (stopped_) return false;
+  order_.swap(replaced);
   changed_.NotifyAll();
   return true;
 }
@@ -122,9 +124,13 @@ FilmLoop::Shoot ShootWith(const env::EnvRegistry* registry) {
     TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig config, MakeRolloutConfig(drawn, *registry));
     VideoOptions options;
     options.size = FilmLoop::kSize;
-    options.most_frames = FilmLoop::kMostFrames;
     options.most_bytes = FilmLoop::kMostBytes;
-    return FilmEpisode(config, order.request, order.episode, order.length, order.weights, order.names, options);
+    absl::StatusOr<EpisodeVideo> video = absl::InternalError("not filmed");
+    for (options.most_frames = FilmLoop::kMostFrames; options.most_frames >= kFewestFrames; options.most_frames /= 4) {
+      video = FilmEpisode(config, order.request, order.episode, order.length, order.weights, order.names, options);
+      if (!absl::IsResourceExhausted(video.status())) break;
+    }
+    return video;
   };
 }
 

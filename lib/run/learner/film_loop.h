@@ -41,15 +41,15 @@ struct Film {
 };
 
 /// Films episodes of a run's evaluations in a thread of its own, with less priority than those that train: training
-/// never waits for it. One film at a time; an order that comes meanwhile is refused, so that what is held are one
-/// order and the films that nobody has taken. Writes FOLDER/<env steps>.gif, whole or not at all, and removes the
-/// oldest beyond kMostKept. Where a film fails `degradations` says why, until one succeeds. Thread-safe.
+/// never waits for it. One film at a time; of orders that come meanwhile the newest is filmed next, so that what is
+/// held are two orders, and the films that nobody has taken. Writes FOLDER/<env steps>.gif, whole or not at all, and
+/// removes the oldest beyond kMostKept. Where a film fails `degradations` says why, until one succeeds. Thread-safe.
 /// States: running -> stopped (Stop: what was ordered is still filmed).
 class FilmLoop {
  public:
   static constexpr size_t kMostKept = 100;
   static constexpr size_t kMostUntaken = 4;  ///< films; of more the oldest are let go: their files are there
-  static constexpr int kSize = 200;          ///< pixels of a side, without the captions
+  static constexpr int kSize = 280;          ///< pixels of a side, without the captions
   static constexpr int64_t kMostFrames = 200;
   static constexpr int64_t kMostBytes = int64_t{4} << 20;  ///< of a film; TensorBoard's file waits for 8 MiB at most
 
@@ -59,8 +59,8 @@ class FilmLoop {
   FilmLoop(std::string folder, Shoot shoot, Degradations* degradations)
       : folder_(std::move(folder)), shoot_(std::move(shoot)), degradations_(degradations) {}
 
-  /// Whether it will be filmed; false while another one is. Never blocks.
-  bool TryOrder(FilmOrder order);
+  /// Takes the place of one that waits; false: stopped. Never blocks.
+  bool Order(FilmOrder order);
   /// The films since it was last asked, in their order.
   std::vector<Film> TakeFilms();
   /// Waits until nothing is being filmed: false after `timeout`.
@@ -87,8 +87,8 @@ class FilmLoop {
   std::vector<Film> films_ ABSL_GUARDED_BY(mutex_);
 };
 
-/// Plays the order's episode once more in an environment of its own, made to be drawn, and films it. Errors as
-/// FilmEpisode. `registry` outlives what is returned.
+/// Plays the order's episode once more in an environment of its own, made to be drawn, and films it; again with fewer
+/// pictures where it had more than kMostBytes. Errors as FilmEpisode. `registry` outlives what is returned.
 FilmLoop::Shoot ShootWith(const env::EnvRegistry* registry);
 
 }  // namespace troupe::run

@@ -30,7 +30,7 @@ class FilmLoopTest : public testing::Test {
   bool Order(int64_t env_steps) {
     FilmOrder order;
     order.env_steps = env_steps;
-    return loop_.TryOrder(std::move(order));
+    return loop_.Order(std::move(order));
   }
   std::vector<std::string> Files() {
     std::vector<std::string> names;
@@ -61,13 +61,14 @@ TEST_F(FilmLoopTest, AFilmIsAFileAndIsTakenOnce) {
   EXPECT_TRUE(loop_.TakeFilms().empty());
 }
 
-TEST_F(FilmLoopTest, AnOrderThatComesMeanwhileIsRefused) {
+TEST_F(FilmLoopTest, OfOrdersThatWaitTheNewestIsFilmed) {
   EXPECT_TRUE(Order(1));
-  EXPECT_FALSE(Order(2)) << "training does not wait, and what is held does not grow";
+  EXPECT_TRUE(Order(2)) << "training does not wait, and what is held does not grow";
   EXPECT_FALSE(loop_.AwaitIdle(absl::Milliseconds(1)));
   loop_.Stop();
   EXPECT_TRUE(loop_.Step()) << "what was ordered is still filmed";
   EXPECT_FALSE(loop_.Step());
+  EXPECT_THAT(Files(), ElementsAre("2.gif"));
   EXPECT_TRUE(loop_.AwaitIdle(absl::ZeroDuration()));
   EXPECT_FALSE(Order(3));
 }

@@ -3,7 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/run/episode_video.h"
 #include "lib/run/evaluation.h"
@@ -60,7 +59,7 @@ void RunEvaluator::MaybeFilm(const rollout::EvaluationRequest& request, const ro
   order.names.agents = order.run.agent_ids();
   for (const policy::PolicyId& id : order.run.policy_ids()) order.names.policies.push_back(id.value());
   order.env_steps = env_steps;
-  if (!deps_.films->TryOrder(std::move(order))) TROUPE_DEBUG("no film env_steps={}: one is being made", env_steps);
+  deps_.films->Order(std::move(order));
 }
 
 }  // namespace troupe::run

@@ -47,7 +47,7 @@ class RunEvaluator {
   const policy::PolicyTablePtr& evaluated() const { return evaluated_; }
 
  private:
-  /// Orders a film of the best episode, where it is time for one and none is being made.
+  /// Orders a film of the best episode, where it is time for one.
   void MaybeFilm(const rollout::EvaluationRequest& request, const rollout::EvaluationResult& result,
                  std::vector<policy::WeightSnapshotPtr> weights, int64_t env_steps);
 
