@@ -46,16 +46,16 @@ class BareStream:
 
 
 def rate(ask, seconds):
-    """Calls a second."""
-    done, begin = 0, time.perf_counter()
+    """-> (calls a second, microseconds of this process's CPU a call)."""
+    done, begin, cpu = 0, time.perf_counter(), time.process_time()
     while time.perf_counter() < begin + seconds:
         ask()
         done += 1
-    return done / (time.perf_counter() - begin)
+    return done / (time.perf_counter() - begin), 1e6 * (time.process_time() - cpu) / done
 
 
 def measure(address, rounds, seconds):
-    """-> {(kind, rows): [calls a second of each round]}; kind: call, stream, and the floor of either."""
+    """-> {(kind, rows): [what rate says, each round]}; kind: call, stream, and the floor of either."""
     rates = {}
     channel = query_calls.open_channel(grpc, address, None)
     bare_call, bare_stream = channel.unary_unary(query_calls.COMPUTE), BareStream(channel)
@@ -81,10 +81,10 @@ def measure(address, rounds, seconds):
 def report(rates):
     for rows in (1, 64):
         for kind in ("call", "stream"):
-            of_client, of_floor = (statistics.median(rates[name, rows]) for name in (kind, f"floor of {kind}"))
-            share = statistics.median(a / b for a, b in zip(rates[kind, rows], rates[f"floor of {kind}", rows]))
+            (of_client, cpu), (of_floor, floor_cpu) = ((statistics.median(each) for each in zip(*rates[name, rows])) for name in (kind, f"floor of {kind}"))
+            share = statistics.median(a[0] / b[0] for a, b in zip(rates[kind, rows], rates[f"floor of {kind}", rows]))
             print(f"{kind + ',':7} rows {rows:2}: {of_client:6.0f} queries/s, {of_client * rows:7.0f} rows/s, {1e6 / of_client:4.0f} us; "
-                  f"grpcio alone {of_floor:6.0f} queries/s, {1e6 / of_floor:4.0f} us; {share:.2f} of it")
+                  f"grpcio alone {of_floor:6.0f} queries/s, {1e6 / of_floor:4.0f} us; {share:.2f} of it; CPU of the client {cpu:.0f} us, with grpcio alone {floor_cpu:.0f} us")
     print(f"load average {os.getloadavg()[0]:.1f}")
 
 

@@ -50,7 +50,8 @@ class PackageTest(unittest.TestCase):
         for name, text in (("envs/libtroupe_envs.so", "native environments"), ("libtroupe_acting.so", "policies"), ("_usual_step.abi3.so", "the usual step")):
             with open(os.path.join(self.site, "troupe", name)) as file:
                 self.assertEqual(file.read(), text)
-        self.assertTrue(os.path.isfile(os.path.join(self.site, "troupe", "py.typed")))
+        for name in ("py.typed", "v1/query_pb2.py", "env_adapters/core.py", "envs/library.py"):
+            self.assertTrue(os.path.isfile(os.path.join(self.site, "troupe", name)), name)
         found = self.python("-c", "from troupe.envs.library import find_library; print(find_library())")
         self.assertEqual(found.stdout.strip(), os.path.join(self.site, "troupe", "envs", "libtroupe_envs.so"), found.stderr)
 
