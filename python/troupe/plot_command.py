@@ -9,8 +9,9 @@ import sys
 from typing import Any, Dict, List, Optional, Sequence
 
 from troupe.program import REFUSED
+from troupe.version import DISTRIBUTION
 
-_EXTRA = "troupe-rl[plot]"
+_EXTRA = f"{DISTRIBUTION}[plot]"
 _NAMES = {"env_steps": "env steps", "agent_steps": "agent steps", "updates": "updates", "wall_clock_s": "seconds of training",
           "return_sum": "return, sum over agents", "return_mean": "return, mean over agents"}
 _UNITS = ((1e6, "million "), (1e3, "thousand "))

@@ -65,10 +65,10 @@ constexpr absl::Duration kTickInterval = absl::Seconds(1);
 /// At the end workers get so long to say goodbye, then streams so long to close: within the 20 s of a drain.
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(5);
 constexpr absl::Duration kShutdownTimeout = absl::Seconds(2);
-/// For a film of the last evaluation. What takes longer ends by itself, in the time that environments get.
-constexpr absl::Duration kFilmPatience = absl::Seconds(20);
 /// How often is looked whether they have said it.
 constexpr absl::Duration kGoodbyeInterval = absl::Milliseconds(10);
+/// For a film of the last evaluation. What takes longer ends by itself, in the time that environments get.
+constexpr absl::Duration kFilmPatience = absl::Seconds(20);
 /// How long the watchdog waits for an answer: three times that and it is 15 s since the first.
 constexpr absl::Duration kDialTimeout = absl::Seconds(4);
 
