@@ -9,8 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <functional>
