@@ -74,6 +74,7 @@ class ControlTest(harness.RunningTestCase):
         self.assertEqual(self.mode("runs", "run", "control"), 0o700)
         self.assertEqual(self.mode("runs", "run", "control", "control.sock"), 0o600)
         self.assertEqual(self.status("run")["run_name"], "run")
+        self.assertEqual([each["state"] for each in json.loads(self.troupe("runs", "ls", "--json").stdout)], ["running"])
         self.troupe("policy", "freeze", "run", "main")
         self.assertFalse(self.listed("run")["policies"][0]["trains"])
         self.stop(learner)
@@ -166,6 +167,7 @@ class ControlTest(harness.RunningTestCase):
         self.refused("policy", "ls", "run", saying=["box.example"])
         self.assertIsNone(self.status("run")["running"])
         self.assertIn("started on box.example", self.troupe("status", "run").stdout)
+        self.assertIn("elsewhere (on box.example)", self.troupe("runs", "show", "run").stdout)
         # A learner here may listen at the port that the other one has there: it is not asked instead.
         other = self.start_learner(self.path("run.yaml"), "--name", "other", "--listen", "127.0.0.1:0", run="other")
         self.write("runs/run/address", f"{self.address_lines('other')[0]}\ncontrol control/control.sock\nhost box.example\n")

@@ -3,6 +3,8 @@
 import glob
 import json
 import os
+import signal
+import subprocess
 import sys
 
 import harness
@@ -163,6 +165,11 @@ class EvaluateTest(harness.TroupeTestCase):
             self.assertRegex(said, f"(?m)^ *[xo0 ]*{mark}")
         self.assertTrue(said.isascii() and "\x1b" not in said)
         self.assertEqual(self.troupe("watch", "run", "--seed", "7", "--episodes", "2").stdout[:len(said)], said)
+        with subprocess.Popen([self.program, "watch", "run", "--episodes", "1000000"], stdout=subprocess.PIPE, cwd=self.folder) as watching:
+            self.assertTrue(watching.stdout.readline())
+            watching.send_signal(signal.SIGINT)
+            self.assertTrue(watching.stdout.read().endswith(b"\n"), "no half picture")
+            self.assertEqual(watching.wait(30), 130)
 
     def test_runs_beside_each_other(self):
         (run,) = (each for each in json.loads(self.troupe("runs", "ls", "--json").stdout) if each["name"] == "run")
