@@ -3,6 +3,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/external.h"
 #include "lib/config/make_env.h"
 #include "lib/config/resolved_run.h"
 #include "proto/troupe/v1/config.pb.h"
@@ -67,6 +68,10 @@ absl::StatusOr<EnvSettings> EnvSettingsOf(const RunConfig& config) {
   settings.plugin = env.plugin();
   TROUPE_ASSIGN_OR_RETURN(settings.wrappers, WrappersOf(config));
   settings.python = PythonOptionsOf(env.python());
+  if (IsExternal(config)) {
+    TROUPE_ASSIGN_OR_RETURN(settings.external, ExternalSpecOf(config));
+    settings.name = settings.external->name;
+  }
   return settings;
 }
 

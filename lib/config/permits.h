@@ -17,11 +17,12 @@ namespace troupe::config {
 /// Code of somebody's that a run wants run: what no build of Troupe holds. Plain value.
 struct Statement {
   enum class Kind : uint8_t {
-    kEnv = 1,      ///< `env.name`: python:…
-    kPlugin = 2,   ///< file name of `env.plugin`, a colon, and the environment in it
-    kMapping = 3,  ///< a mapping function: python:…
-    kPolicy = 4,   ///< the class of a policy: python:…
-    kModule = 5,   ///< a TorchScript file: sha256:HEX
+    kEnv = 1,       ///< `env.name`: python:…
+    kPlugin = 2,    ///< file name of `env.plugin`, a colon, and the environment in it
+    kMapping = 3,   ///< a mapping function: python:…
+    kPolicy = 4,    ///< the class of a policy: python:…
+    kModule = 5,    ///< a TorchScript file: sha256:HEX
+    kExternal = 6,  ///< a door for clients whose world is outside (`env.external`); no name
   };
   Kind kind;
   std::string name;
@@ -58,8 +59,8 @@ class Permits {
                                       const std::vector<std::string>& module_hashes = {});
 
   /// What the worker resolves and runs where the learner says `asked`: that, with its own env.python.interpreter,
-  /// env.python.path, env.python.folder and env.plugin. PERMISSION_DENIED (exit code kRefused) says what was asked and
-  /// what to add.
+  /// env.python.path, env.python.folder, env.plugin, and the door of env.external. PERMISSION_DENIED (exit code
+  /// kRefused) says what was asked and what to add.
   ///
   /// The arguments of an environment in Python, or in a plug-in, may differ from the worker's file in numbers, booleans
   /// and null; text may not, neither values nor names inside values (gymnasium.make imports what an id says). Those of

@@ -23,6 +23,7 @@
 #include "lib/rpc/control_server.h"
 #include "lib/rpc/learner_binding.h"
 #include "lib/rpc/learner_server.h"
+#include "lib/run/episode_door.h"
 #include "lib/run/learner/callback_facts.h"
 #include "lib/run/learner/callback_host.h"
 #include "lib/run/learner/checkpoint_loop.h"
@@ -162,8 +163,13 @@ class Process {
   std::unique_ptr<rpc::ControlServer> control_server_;
   std::unique_ptr<run::RunEvaluator> evaluator_;
   std::unique_ptr<run::UpdateLoop> updates_;
-  std::shared_ptr<run::LocalSampler> sampler_;
-  std::thread sampler_thread_;
+  /// With num_workers: 0 it samples itself.
+  struct Sampling {
+    std::unique_ptr<run::EpisodeDoor> door;  ///< of a world outside; outlives the sampler
+    std::shared_ptr<run::LocalSampler> sampler;
+    std::thread thread;
+  };
+  Sampling own_;
   /// Keeps the Python processes of environments and functions: they are dismissed when everything has been told.
   std::optional<rollout::RolloutConfig> rollout_config_;
   base::HeapTrimmer heap_trimmer_;  ///< the ticker's
@@ -320,15 +326,21 @@ absl::Status Process::MakeUpdates(const env::EnvRegistry& registry) {
 }
 
 absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& registry) {
-  TROUPE_ASSIGN_OR_RETURN(rollout_config_, run::MakeRolloutConfig(run(), registry));
+  if (run().env.external != nullptr && run().num_workers == 0 && setup_.nothing_left.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(
+        own_.door, run::EpisodeDoor::Open(run(), absl::StrCat("unix:", setup_.folder->Path(run::EpisodeDoor::kPlace)),
+                                          {.insecure_plaintext_network = flags.insecure_plaintext_network}));
+  }
+  TROUPE_ASSIGN_OR_RETURN(rollout_config_,
+                          run::MakeRolloutConfig(run(), registry, own_.door == nullptr ? nullptr : own_.door->book()));
   TROUPE_RETURN_IF_ERROR(MakeTrainer());
   TROUPE_ASSIGN_OR_RETURN(reporter_, run::RunReporter::Open(run(), setup_.name, setup_.folder->directory(),
                                                             resumed_env_steps(), ReporterDeps()));
   TROUPE_RETURN_IF_ERROR(MakeLearner());
   TROUPE_RETURN_IF_ERROR(Serve(flags));
   if (run().num_workers == 0 && setup_.nothing_left.empty()) {
-    sampler_ = std::make_shared<run::LocalSampler>(run().policies.size());
-    publishers_.Add(sampler_.get());
+    own_.sampler = std::make_shared<run::LocalSampler>(run().policies.size());
+    publishers_.Add(own_.sampler.get());
   } else if (server_ == nullptr && run().num_workers > 0) {
     return absl::InvalidArgumentError("workers need an address to come to: give --listen, or --workers 0");
   }
@@ -350,12 +362,13 @@ absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& r
 absl::Status Process::StartThreads(const rollout::RolloutConfig& config) {
   checkpoint_thread_ = std::thread([this] { checkpoints_.Run(); });
   TROUPE_RETURN_IF_ERROR(learner_->Start());
-  if (sampler_ != nullptr) {
-    TROUPE_RETURN_IF_ERROR(sampler_->Join(config, learner_.get()));
-    sampler_thread_ = std::thread([this] { sampler_->Run(); });
+  if (own_.sampler != nullptr) {
+    TROUPE_RETURN_IF_ERROR(own_.sampler->Join(config, learner_.get()));
+    own_.thread = std::thread([this] { own_.sampler->Run(); });
   }
   const auto tick = [this] {
-    if (sampler_ != nullptr) sampler_->KeepAlive();
+    if (own_.sampler != nullptr) own_.sampler->KeepAlive();
+    if (own_.door != nullptr) own_.door->Tick();
     learner_->Tick();
     heap_trimmer_.MaybeTrim(base::Clock::Real().SteadyNow());
     if (server_ != nullptr) server_->Tick();
@@ -412,7 +425,7 @@ absl::Status Process::Finish(const learner::StepOutcome& outcome) {
   TakeDown(stopped ? linger_ : absl::ZeroDuration());
   TROUPE_RETURN_IF_ERROR(EndCallbacks(outcome.reason));
   TROUPE_RETURN_IF_ERROR(end.Tell());
-  return sampler_ == nullptr ? absl::OkStatus() : sampler_->status();
+  return own_.sampler == nullptr ? absl::OkStatus() : own_.sampler->status();
 }
 
 absl::Status Process::Fail(const learner::StepOutcome& outcome) {
@@ -435,8 +448,9 @@ void Process::Abandon() {
 void Process::TakeDown(absl::Duration linger) {
   if (watchdog_ != nullptr) watchdog_->StopDialing();
   if (learner_ != nullptr) learner_->RequestDrain("the run has ended");
-  if (sampler_ != nullptr) sampler_->Stop();
-  if (sampler_thread_.joinable()) sampler_thread_.join();
+  if (own_.door != nullptr) own_.door->Close();
+  if (own_.sampler != nullptr) own_.sampler->Stop();
+  if (own_.thread.joinable()) own_.thread.join();
   if (server_ != nullptr) {
     // Workers hand in and leave by themselves; who does not is cut off.
     const base::Deadline goodbye = base::Deadline::After(kGoodbyeTimeout);

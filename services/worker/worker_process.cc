@@ -26,6 +26,7 @@
 #include "lib/policy/module_reader.h"
 #include "lib/rollout/rollout_worker.h"
 #include "lib/rpc/worker_client.h"
+#include "lib/run/episode_door.h"
 #include "lib/run/life_report.h"
 #include "lib/run/rollout_setup.h"
 #include "services/common/signals.h"
@@ -38,6 +39,8 @@ namespace {
 constexpr absl::Duration kHandInTime = absl::Milliseconds(1400);
 constexpr absl::Duration kStopTime = absl::Milliseconds(1900);
 constexpr absl::Duration kMostPatience = absl::Seconds(8);
+/// Between two looks at the clients of a world outside.
+constexpr absl::Duration kDoorInterval = absl::Milliseconds(100);
 /// Between two looks at the process's memory.
 constexpr absl::Duration kMemoryInterval = absl::Seconds(1);
 
@@ -167,6 +170,36 @@ absl::StatusOr<config::ResolvedRun> ResolveWelcome(const rpc::Welcome& welcome, 
   return run;
 }
 
+/// Where clients of a world outside come, where the run has one, and a loop that looks after them.
+class DoorOfClients {
+ public:
+  /// Whatever the run, one door at most.
+  absl::Status Open(const config::ResolvedRun& run, const WorkerFlags& flags, const rpc::WorkerClient* client) {
+    if (run.env.external == nullptr) return absl::OkStatus();
+    absl::StatusOr<std::unique_ptr<run::EpisodeDoor>> opened =
+        run::EpisodeDoor::Open(run, /*address=*/"", {.insecure_plaintext_network = flags.insecure_plaintext_network});
+    if (!opened.ok()) return base::RefusedIfFinal(opened.status());
+    door_ = *std::move(opened);
+    loop_.emplace("episodes", [this, client] {
+      door_->Tick();
+      // A grant would wait for clients, however long that takes.
+      if (!client->end_reason().empty()) door_->book()->Close();
+      return kDoorInterval;
+    });
+    return absl::OkStatus();
+  }
+  /// nullptr: the run's world is not outside.
+  outside::EpisodeBook* book() { return door_ == nullptr ? nullptr : door_->book(); }
+  void Close() {
+    loop_.reset();
+    if (door_ != nullptr) door_->Close();
+  }
+
+ private:
+  std::unique_ptr<run::EpisodeDoor> door_;
+  std::optional<base::NamedLoop> loop_;  ///< last: it uses the door
+};
+
 /// How long a step may take beyond what one of native environments and policies does.
 absl::Duration PatienceOf(const config::ResolvedRun& run) {
   if (config::StatementsOf(run.config).empty()) return absl::ZeroDuration();
@@ -216,7 +249,9 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   TROUPE_INFO("worker joined id={} learner={} learner_epoch={}", sample::WorkerText(welcome->worker_id), flags.learner,
               welcome->learner_epoch);
 
-  TROUPE_ASSIGN_OR_RETURN(rollout::RolloutConfig config, run::MakeRolloutConfig(run, registry));
+  DoorOfClients door;  // outlives the collector
+  TROUPE_RETURN_IF_ERROR(door.Open(run, flags, client.get()));
+  TROUPE_ASSIGN_OR_RETURN(rollout::RolloutConfig config, run::MakeRolloutConfig(run, registry, door.book()));
   // The learner numbers workers from 1 in each of its epochs.
   config.options.num_envs = run.schema.num_envs;
   config.options.worker = static_cast<int32_t>((welcome->worker_id.value() - 1) & 0x7fffffff);
@@ -224,6 +259,7 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   rollout::RolloutWorker worker(std::move(collector), *client, *client, *client);
   watch.WatchOver(&worker, PatienceOf(run));
   const absl::Status status = worker.Run();
+  door.Close();
   const std::string reason = client->end_reason();
   const absl::Status drained = client->Drain(flags.drain_timeout);
   watch.WatchOver(nullptr, PatienceOf(run));
