@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-NAMES = ("common", "query")
+NAMES = ("common", "episodes", "query")
 
 
 def main():

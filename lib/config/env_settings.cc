@@ -3,6 +3,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/external.h"
 #include "lib/config/make_env.h"
 #include "lib/config/resolved_run.h"
 #include "lib/policy/python_callable.h"
@@ -74,6 +75,10 @@ absl::StatusOr<EnvSettings> EnvSettingsOf(const RunConfig& config) {
     const absl::Status named = policy::ValidatePythonName(observation_fn);
     if (!named.ok()) return config.KeyError("multi_agent.observation_fn", std::string(named.message()));
     settings.python.observation_fn = observation_fn;
+  }
+  if (IsExternal(config)) {
+    TROUPE_ASSIGN_OR_RETURN(settings.external, ExternalSpecOf(config));
+    settings.name = settings.external->name;
   }
   return settings;
 }

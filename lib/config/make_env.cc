@@ -15,6 +15,7 @@
 #include "lib/env/wrappers.h"
 #include "lib/envhost/python_policy_host.h"
 #include "lib/envhost/python_program.h"
+#include "lib/outside/lane_env.h"
 #include "lib/policy/python_callable.h"
 
 namespace troupe::config {
@@ -132,8 +133,10 @@ absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakeEnv(const EnvSettings& s
   const auto make = [&](const env::EnvArgs& args) {
     return plugin != nullptr ? plugin->Make(settings.name, args) : registry.Make(settings.name, args);
   };
-  absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> env =
-      is_python ? MakePythonEnv(settings, std::move(pool), key) : make(settings.args);
+  absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> env = settings.external != nullptr
+                                                                ? outside::MakeSpecEnv(settings.external)
+                                                            : is_python ? MakePythonEnv(settings, std::move(pool), key)
+                                                                        : make(settings.args);
   if (!env.ok()) {
     if (key == nullptr || is_python) return env;
     if (absl::IsNotFound(env.status())) {

@@ -25,6 +25,8 @@ struct EnvSettings {
   std::string plugin;  ///< the shared library that has it; empty: the registry
   env::WrapperOptions wrappers;
   envhost::HostOptions python;  ///< `env.python`, where the name begins with "python:"
+  /// What a world outside is (`env.external`); null: the environment is none.
+  std::shared_ptr<const env::EnvSpec> external;
 };
 
 /// The processes for the Python environments of `settings`, to be shared by all that one worker (or evaluation) makes;

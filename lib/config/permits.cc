@@ -12,6 +12,7 @@
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/external.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/torch_modules.h"
 #include "lib/env/env_args.h"
@@ -116,6 +117,8 @@ std::string NameOf(Statement::Kind kind) {
       return "callback";
     case Statement::Kind::kObservation:
       return "observation function";
+    case Statement::Kind::kExternal:
+      return "world outside";
   }
   return "code";
 }
@@ -128,6 +131,11 @@ absl::Status Refuse(const Statement& asked) {
                                 name.substr(0, colon),
                                 ", which this worker does not permit; to permit it start it with --config FILE, whose "
                                 "env names both"));
+  }
+  if (asked.kind == Statement::Kind::kExternal) {
+    return Refused(
+        "the learner asks for a door for worlds outside (env.external), which this worker does not permit; to permit "
+        "it start it with --config FILE, whose env.external says where it is");
   }
   if (asked.kind == Statement::Kind::kModule) {
     return Refused(absl::StrCat("the learner asks for the TorchScript module ", name,
@@ -149,6 +157,7 @@ std::set<Statement> StatementsOf(const RunConfig& config) {
   const v1::EnvConfig& env = config.proto().env();
   if (policy::IsPythonName(env.name())) statements.insert({Statement::Kind::kEnv, env.name()});
   if (!env.plugin().empty()) statements.insert({Statement::Kind::kPlugin, PluginStatement(env)});
+  if (IsExternal(config)) statements.insert({Statement::Kind::kExternal, ""});
   for (const v1::PolicyConfig& policy : config.proto().multi_agent().policies()) {
     if (policy::IsPythonName(policy.class_())) statements.insert({Statement::Kind::kPolicy, policy.class_()});
   }

@@ -24,6 +24,7 @@ struct Statement {
     kModule = 5,       ///< a TorchScript file: sha256:HEX
     kCallback = 6,     ///< a class whose methods are called for episodes: python:…
     kObservation = 7,  ///< an observation function: python:…
+    kExternal = 8,     ///< a door for clients whose world is outside (`env.external`); no name
   };
   Kind kind;
   std::string name;
@@ -60,8 +61,8 @@ class Permits {
                                       const std::vector<std::string>& module_hashes = {});
 
   /// What the worker resolves and runs where the learner says `asked`: that, with its own env.python.interpreter,
-  /// env.python.path, env.python.folder and env.plugin. PERMISSION_DENIED (exit code kRefused) says what was asked and
-  /// what to add.
+  /// env.python.path, env.python.folder, env.plugin, and the door of env.external. PERMISSION_DENIED (exit code
+  /// kRefused) says what was asked and what to add.
   ///
   /// The arguments of an environment in Python, or in a plug-in, may differ from the worker's file in numbers, booleans
   /// and null; text may not, neither values nor names inside values (gymnasium.make imports what an id says). Those of

@@ -78,6 +78,7 @@ TEST(PermitsTest, EveryTextThatAWorkerIsToldIsAStatementOrNoCode) {
   // Names of agents, policies, parameters, leaves and spaces, keys of an environment's infos, functions that are looked
   // up in a table.
   const std::set<std::string> no_code = {"env.action_mask_key",
+                                         "env.external.state_space",
                                          "env.groups.act_space",
                                          "env.groups.agents",
                                          "env.groups.name",

@@ -11,6 +11,7 @@
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/algorithms.h"
+#include "lib/config/external.h"
 #include "lib/config/ingest_budget.h"
 #include "lib/config/resolve_algorithms.h"
 #include "lib/config/resolve_policies.h"
@@ -45,6 +46,7 @@ constexpr absl::Duration kLongestWritePause = absl::Seconds(5);
 constexpr int64_t kCheckpointsPerRun = 10;
 constexpr int64_t kUpdatesPerCheckpoint = 50;  // where nothing says how long the run is
 constexpr int64_t kMaxSteps = int64_t{1} << 60;
+constexpr absl::Duration kPatienceWithClients = absl::Hours(24 * 365);
 
 env::ArgValue ToArgValue(const v1::Argument& argument);
 
@@ -88,7 +90,7 @@ bool UsesGlobalState(const v1::RunConfig& config) {
 
 absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run) {
   const v1::EnvConfig& env = run->config.proto().env();
-  if (env.name().empty()) {
+  if (env.name().empty() && !IsExternal(run->config)) {
     return run->config.KeyError("env.name",
                                 "is missing, got none, expected an environment; `troupe envs ls` shows them");
   }
@@ -140,6 +142,8 @@ learner::GrantTimeout GrantTimeoutOf(const ResolvedRun& run) {
   learner::GrantTimeout timeout;
   const v1::LearnerConfig& config = run.config.proto().learner();
   if (config.has_grant_timeout_s()) timeout.fixed = absl::Seconds(config.grant_timeout_s());
+  // Nobody knows when a client comes; of a worker that is gone its connection tells.
+  if (IsExternal(run.config) && !config.has_grant_timeout_s()) timeout.fixed = kPatienceWithClients;
   if (policy::IsPythonName(run.env.name)) {
     timeout.first = run.env.python.start_timeout;
     timeout.first_per_env_step = run.env.python.step_timeout;
@@ -299,6 +303,14 @@ absl::Status FillResults(ResolvedRun* run) {
   run->evaluation.seed = static_cast<uint64_t>(evaluation.seed());
   run->evaluation.at_end = evaluation.at_end();
   run->evaluation.video_interval = evaluation.video_interval();
+  if (IsExternal(run->config)) {
+    run->evaluation.at_end = false;
+    if (evaluation.interval() > 0) {
+      return run->config.KeyError(
+          "evaluation.interval",
+          absl::StrCat("got ", evaluation.interval(), ", expected 0: nobody but its clients plays a world outside"));
+    }
+  }
 
   if (!config.has_best_by()) return absl::OkStatus();
   TROUPE_ASSIGN_OR_RETURN(experiment.best_by, ResolveScore("experiment.best_by", config.best_by(), *run));

@@ -313,6 +313,16 @@ RunConfig RunConfig::WithPlacesOf(const RunConfig& own) const {
   env.mutable_python()->set_path(from.python().path());
   env.mutable_python()->set_folder(from.python().folder());
   if (!env.plugin().empty()) env.set_plugin(from.plugin());
+  if (env.external().spaces().empty()) return With(std::move(proto));
+  env.mutable_external()->set_address(from.external().address());
+  env.mutable_external()->set_max_episodes(from.external().max_episodes());
+  env.mutable_external()->set_idle_timeout_s(from.external().idle_timeout_s());
+  return With(std::move(proto));
+}
+
+RunConfig RunConfig::WithExternalAddress(const std::string& address) const {
+  auto proto = std::make_shared<v1::RunConfig>(*proto_);
+  proto->mutable_env()->mutable_external()->set_address(address);
   return With(std::move(proto));
 }
 

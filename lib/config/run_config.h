@@ -65,6 +65,8 @@ class RunConfig {
   RunConfig WithPlacesOf(const RunConfig& own) const;
   /// The same with other values at the places of these.
   RunConfig With(std::shared_ptr<const v1::RunConfig> proto) const;
+  /// The same with this env.external.address.
+  RunConfig WithExternalAddress(const std::string& address) const;
   /// The same without what others sign in with: experiment.wandb_kwargs.
   RunConfig WithoutSecrets() const;
 

@@ -100,6 +100,8 @@ constexpr const char* kWorkerKeys[] = {
     "env.action_mask_key",
     "env.max_failed_share",
     "env.send_state",
+    "env.external.spaces",
+    "env.external.state_space",
     "multi_agent.policies",
     "multi_agent.policy_mapping",
     "multi_agent.policy_map_capacity",
@@ -170,7 +172,8 @@ std::string WelcomeYaml(const RunConfig& config, const std::vector<std::string>&
 }
 
 std::string WorkerFileYaml(const RunConfig& config) {
-  return Write(config, {"env.python.interpreter", "env.python.path", "env.python.folder", "callbacks"});
+  return Write(config, {"env.python.interpreter", "env.python.path", "env.python.folder", "env.external.address",
+                        "env.external.max_episodes", "env.external.idle_timeout_s", "callbacks"});
 }
 
 }  // namespace troupe::config

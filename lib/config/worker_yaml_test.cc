@@ -37,6 +37,8 @@ const std::set<std::string> kLearnerKeys = {
     "algorithm.target_kl", "algorithm.max_grad_norm", "algorithm.common_reward", "device", "precision",
     "learner_threads", "learner.join_timeout_s", "learner.worker_timeout_s", "learner.grant_timeout_s",
     "env.max_abs_return",
+    // the door is where the worker's own side says
+    "env.external.address", "env.external.max_episodes", "env.external.idle_timeout_s",
     // when it ends, what is measured, and where results go
     "stop.env_steps", "stop.agent_steps", "stop.updates", "stop.wall_clock", "stop.episode_return", "callbacks",
     "evaluation.interval", "evaluation.episodes", "evaluation.num_workers", "evaluation.deterministic",

@@ -166,6 +166,7 @@ absl::Status Collector::RunGrant(const sample::Grant& grant, WeightSource& weigh
   prepared_ = false;
   preparing_.reset();
   sink_ = &sink;
+  if (config_.outside != nullptr) return EndRun(RunOutside(grant, weights, sink));
   // As many lanes at a time as may write two rounds into one fragment; a single one needs room for one.
   // ... and as many as the entries that a fragment can number allow, with what each agent may carry into it.
   const int64_t entries = 4 * (config_.env_spec.num_agents() + 2);
@@ -174,19 +175,21 @@ absl::Status Collector::RunGrant(const sample::Grant& grant, WeightSource& weigh
       std::min(config_.options.max_fragment_bytes / (2 * builder_.RoundBytesBound()), sample::kMaxIndexed / entries));
   for (size_t first = 0; first == 0 || first < granted_.size(); first += static_cast<size_t>(group)) {
     const size_t count = std::min(static_cast<size_t>(group), granted_.size() - first);
-    absl::Status status = RunLanes(grant, absl::MakeSpan(granted_).subspan(first, count),
-                                   first + count == granted_.size(), weights, sink);
-    if (!status.ok()) {
-      AbandonCalls();
-      // A fragment that was not finished is lost, and with it the episodes that it was part of.
-      if (builder_.begun()) {
-        builder_.Abandon();
-        for (Lane* lane : granted_) lane->in_episode = lane->in_episode && lane->episode_index < 0;
-      }
-      return status;
-    }
+    TROUPE_RETURN_IF_ERROR(EndRun(RunLanes(grant, absl::MakeSpan(granted_).subspan(first, count),
+                                           first + count == granted_.size(), weights, sink)));
   }
   return absl::OkStatus();
+}
+
+absl::Status Collector::EndRun(const absl::Status& status) {
+  if (status.ok()) return status;
+  AbandonCalls();
+  // A fragment that was not finished is lost, and with it the episodes that it was part of.
+  if (builder_.begun()) {
+    builder_.Abandon();
+    for (Lane* lane : granted_) lane->in_episode = lane->in_episode && lane->episode_index < 0;
+  }
+  return status;
 }
 
 absl::Status Collector::RunLanes(const sample::Grant& grant, absl::Span<Lane* const> lanes, bool last_group,
@@ -362,6 +365,8 @@ void Collector::NoteCall(Lane& lane) {
 }
 
 absl::Status Collector::CountError(Lane& lane, const absl::Status& status) {
+  // Of worlds outside: their client is gone, which is counted where that is known.
+  if (config_.outside != nullptr && absl::IsCancelled(status)) return absl::OkStatus();
   ++stats_.env_errors;
   outcomes_.Add(/*failed=*/true);
   lanes_failed_ += static_cast<size_t>(!std::exchange(lane.has_failed, true));

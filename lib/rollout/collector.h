@@ -54,6 +54,11 @@ struct RolloutStats {
 /// Environments that compute elsewhere step in two groups: while one steps, the other is inferred for. Which lanes are
 /// in which does not depend on how long anything takes, so that fragments are the same every time.
 ///
+/// Worlds outside (RolloutConfig::outside) answer when they like. So the lanes of a grant share its steps: each goes on
+/// when its world has answered, and the weights of the grant act on what it brings while there are steps left to wait
+/// for. A world that lets the last steps wait is not waited for where others could take them; its open decision is
+/// carried into the next grant. A lane without an episode begins one when a client has.
+///
 /// Made and used by one thread (the stepping thread) but for RequestStop. Blocks in the sink's Submit, for weights of a
 /// policy that is first needed in the middle of a grant, and as long as environments do. No heap allocation in the
 /// steady state, where no policy comes or goes, but two or three per fragment.
@@ -105,6 +110,34 @@ class Collector {
   /// Samples `lanes` (a group whose rounds fit a fragment) to the end of the grant.
   absl::Status RunLanes(const sample::Grant& grant, absl::Span<Lane* const> lanes, bool last_group,
                         WeightSource& weights, SampleSink& sink);
+  /// Gives up what a RunLanes or RunOutside that failed leaves; returns `status`.
+  absl::Status EndRun(const absl::Status& status);
+
+  // Of worlds outside; in collector_outside.cc.
+  /// The whole grant, in one group.
+  absl::Status RunOutside(const sample::Grant& grant, WeightSource& weights, SampleSink& sink);
+  absl::Status PrepareOutside();
+  /// A fragment with the lanes that have no episode, whose step is in flight, or for which a step is left.
+  void BeginOutside(const sample::Grant& grant);
+  /// Lanes without an episode begin those that wait, one each, and become ready.
+  absl::Status StartOutside(WeightSource& weights);
+  void TakeLoggedActions();
+  /// The steps of those that are ready are in flight.
+  void SendActions();
+  /// Finishes the steps that were answered: their lanes are ready, or are cut where no step is left for them. False:
+  /// there was none.
+  absl::StatusOr<bool> TakeAnswers(const sample::Grant& grant);
+  absl::Status SubmitOutside(bool last_of_grant, SampleSink& sink);
+  /// Steps of the grant that nobody is about to take.
+  int64_t StepsLeft() const;
+  bool OutsideIsDone(const sample::Grant& grant) const;
+  /// No lane may begin an episode, and none has one.
+  bool OutsideIsStuck() const;
+  /// Lanes that sit out could go on, or begin.
+  bool OthersWait() const;
+  /// The lane has no episode any more, nor a step in flight.
+  void DropOutside(Lane& lane, const absl::Status& reason);
+
   /// The lanes that are ready: those without an episode begin one.
   absl::Status StartEpisodes(WeightSource& weights);
   absl::Status StartEpisode(Lane& lane);
@@ -149,6 +182,7 @@ class Collector {
   std::optional<sample::GrantId> preparing_;  ///< the grant that adopter_ counts
   bool prepared_ = false;
   uint64_t rounds_ = 0;
+  int64_t outside_left_ = 0;  ///< steps of the grant in progress that were not taken yet; of worlds outside
 
   size_t action_words_ = 0;  // most of any agent: the stride of Lane::bounded_actions
   RolloutStats stats_;

@@ -211,7 +211,7 @@ void FragmentBuilder::Begin(const sample::Grant& grant, const policy::BySlot<pol
   }
   for (const auto& columns : storage_->policies) columns->first_open = columns->rows;
   for (Lane* lane : lanes) {
-    if (lane->in_episode) AttachReady(*lane);
+    if (lane->in_episode && !lane->in_flight) AttachReady(*lane);
   }
 }
 
@@ -447,6 +447,16 @@ inference::ActInput FragmentBuilder::OpenRows(size_t place) const {
 }
 
 space::ActionWord* FragmentBuilder::OpenActions(size_t place) { return storage_->policies[place]->OpenActions(); }
+
+void FragmentBuilder::SetOpenAction(const AgentState& agent, const space::ActionWord* words, float logp) {
+  PolicyColumns& columns = Columns(agent);
+  const auto row = static_cast<size_t>(agent.row - columns.first_open);
+  const auto count = static_cast<size_t>(schema_.policies[agent.policy].action_words());
+  std::copy_n(words, count, columns.OpenActions() + row * count);
+  columns.action_logp.As<float>()[agent.row] = logp;
+}
+
+float FragmentBuilder::LogpOf(const AgentState& agent) { return Columns(agent).action_logp.As<float>()[agent.row]; }
 
 float* FragmentBuilder::OpenLogp(size_t place) {
   PolicyColumns& columns = *storage_->policies[place];

@@ -87,6 +87,10 @@ class FragmentBuilder {
   inference::ActInput OpenRows(size_t place) const;
   space::ActionWord* OpenActions(size_t place);
   float* OpenLogp(size_t place);
+  /// After the policies have acted: the agent, which decided in this round, does something else.
+  void SetOpenAction(const AgentState& agent, const space::ActionWord* words, float logp);
+  /// Of the action of a pending agent that acted in this round.
+  float LogpOf(const AgentState& agent);
   /// After every policy has acted: what they remember now is the lanes'.
   void CloseRound();
   /// The action row of a pending agent that acted in this round: where it stays, or in `scratch`, which has room for
@@ -94,7 +98,7 @@ class FragmentBuilder {
   const space::ActionWord* ActionOf(const AgentState& agent, space::ActionWord* scratch);
 
   /// Cuts the trajectories of a lane in an episode: their segments get final rows, and the lane carries on with the
-  /// next fragment.
+  /// next fragment. A lane whose step is in flight may be cut in any order; all of its open decisions are carried over.
   void CutLane(Lane& lane);
   /// Bytes of the fragment as it goes on the wire, were it cut now: columns, and an estimate of the header.
   int64_t BytesIfCut() const;

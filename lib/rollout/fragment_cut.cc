@@ -118,7 +118,9 @@ void FragmentBuilder::CutLane(Lane& lane) {
     }
     return ~final_env_row;
   };
+  // A step in flight was acted on here: it stays in the fragment's tables, and what points at it.
   for (const auto& [policy, final_row] : lane.finals_at_env_row) {
+    if (lane.in_flight) break;
     Columns(policy).final_steps[static_cast<size_t>(final_row)] = moved_env_row();
   }
   lane.finals_at_env_row.clear();
@@ -157,8 +159,12 @@ void FragmentBuilder::CutLane(Lane& lane) {
     }
     TakeOutPending(lane, agent, SegmentEnd::kCut);
   }
-  if (state.present()) std::memcpy(EnvStateOf(lane), state.Row(lane.env_row), state.row_bytes());
-  DropEnvRow(lane);
+  if (lane.in_flight) {
+    lane.env_row = -1;
+  } else {
+    if (state.present()) std::memcpy(EnvStateOf(lane), state.Row(lane.env_row), state.row_bytes());
+    DropEnvRow(lane);
+  }
   FillEpisodeEntry(lane);
   lane.episode_index = -1;
 }

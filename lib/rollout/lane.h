@@ -78,10 +78,12 @@ struct Lane {
   // The grant in progress.
   int64_t steps_wanted = 0;
   int64_t steps_taken = 0;
-  int group = 0;              ///< of those that step at the same time, see Collector::RunLanes
-  bool in_flight = false;     ///< its environment computes elsewhere, and its call was started
-  absl::Status start_status;  ///< what starting the call came to
-  absl::Status act_status;    ///< an agent's policy could not act: the step is not taken
+  int group = 0;               ///< of those that step at the same time, see Collector::RunLanes
+  bool in_flight = false;      ///< its environment computes elsewhere, and its call was started
+  bool is_slow = false;        ///< of worlds outside: nobody waits for its answer any more
+  int64_t episodes_begun = 0;  ///< in the grant; of worlds outside
+  absl::Status start_status;   ///< what starting the call came to
+  absl::Status act_status;     ///< an agent's policy could not act: the step is not taken
 
   // The fragment being filled.
   int32_t episode_index = -1;   ///< in its episode table

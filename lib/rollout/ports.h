@@ -5,11 +5,13 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "lib/base/ids.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/sample/env_report.h"
 #include "lib/sample/grant.h"
 #include "lib/sample/multi_agent_batch.h"
+#include "lib/space/space.h"
 
 namespace troupe::rollout {
 
@@ -67,6 +69,34 @@ class WeightSource {
   /// had by the policies of the grant that was taken last, which is over therefore; or that grant was out for too long.
   virtual absl::StatusOr<CurrentWeights> AwaitWeights(policy::PolicySlot policy, policy::WeightVersion min_version,
                                                       absl::Duration timeout) = 0;
+};
+
+/// An action that was decided outside, by whatever policy. Valid until its step is started.
+struct LoggedAction {
+  const space::ActionWord* words = nullptr;  ///< as the policy gives them
+  float logp = 0;
+};
+
+/// Episodes that are played outside of this process, which the environments of lanes pass on: see outside::EpisodeBook.
+/// Such an environment runs elsewhere, begins an episode only when one is there (Reset then never waits) and finishes a
+/// step only when it was answered. Thread-safe.
+class OutsideWorlds {
+ public:
+  virtual ~OutsideWorlds() = default;
+  /// An episode waits for a lane.
+  virtual bool HasEpisode() const = 0;
+  /// Finish of the lane's step returns at once: the world has taken the step, or its episode is lost (CANCELLED).
+  virtual bool Answered(base::EnvId env_id) const = 0;
+  /// Nothing more will come: grants end.
+  virtual bool closed() const = 0;
+  /// Waits up to `timeout` for what one of these tells since the last call.
+  virtual void Await(absl::Duration timeout) = 0;
+  /// What the agent, which acts now, does by its own decision; nullptr: what its policy says.
+  virtual const LoggedAction* Logged(base::EnvId env_id, base::AgentSlot agent) const = 0;
+  /// Before the step is started: the log-probability of the agent's action.
+  virtual void SetLogp(base::EnvId env_id, base::AgentSlot agent, float logp) = 0;
+  /// The lane's episode, if there is one, is over for everybody; its client hears `reason`.
+  virtual void Drop(base::EnvId env_id, const absl::Status& reason) = 0;
 };
 
 }  // namespace troupe::rollout

@@ -28,6 +28,8 @@ struct RolloutConfig {
   /// empty.
   std::function<sample::EnvCounters()> env_counters;
   RolloutOptions options;
+  /// Where the environments' episodes are played, if outside; borrowed.
+  OutsideWorlds* outside = nullptr;
   inference::Backend backend = inference::Backend::kAuto;
   std::shared_ptr<policy::MappingHost> mapping_host = nullptr;  ///< for mapping functions in another process
   std::shared_ptr<inference::ActorHost> actor_host = nullptr;   ///< for policies in another process

@@ -90,12 +90,14 @@ v1::EnvCounters ToProto(const sample::EnvCounters& counters) {
   proto.set_timeouts(counters.timeouts);
   proto.set_process_deaths(counters.process_deaths);
   proto.set_process_restarts(counters.process_restarts);
+  proto.set_lost_episodes(counters.lost_episodes);
   return proto;
 }
 
 absl::StatusOr<sample::EnvCounters> FromProto(const v1::EnvCounters& proto) {
   const sample::EnvCounters counters = {.errors = proto.errors(),
                                         .outside_space = proto.outside_space(),
+                                        .lost_episodes = proto.lost_episodes(),
                                         .exceptions = proto.exceptions(),
                                         .bad_outputs = proto.bad_outputs(),
                                         .timeouts = proto.timeouts(),

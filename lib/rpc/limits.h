@@ -31,6 +31,7 @@ constexpr ParsedLimit kHelloLimit{kMaxParsedBytes, 16};               ///< whate
 constexpr ParsedLimit kWorkerMessageLimit{kMaxParsedBytes, 20480};    ///< a Fragment of 1024 policies of 18 parts
 constexpr ParsedLimit kSubscriptionLimit{kMaxParsedBytes, 1040};      ///< 1024 policies by id
 constexpr ParsedLimit kActionQueryLimit{kMaxParsedBytes, 10264};      ///< 1024 rows of 9 parts, with an agent's id each
+constexpr ParsedLimit kEpisodeLimit{kMaxParsedBytes, 10264};          ///< 1024 agents of 9 parts
 constexpr ParsedLimit kDescriptionQueryLimit{kMaxParsedBytes, 1040};  ///< 1024 ids
 /// A WeightUpdate carries at most so much of a policy.
 constexpr size_t kWeightChunkBytes = size_t{2} << 20;

@@ -1,10 +1,13 @@
 #include "lib/run/rollout_setup.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "lib/base/status_macros.h"
 #include "lib/config/make_env.h"
+#include "lib/env/wrappers.h"
+#include "lib/outside/lane_env.h"
 #include "lib/policy/policy_mapping.h"
 #include "lib/policy/python_callable.h"
 #include "lib/run/episode_callbacks.h"
@@ -24,7 +27,8 @@ void AddTo(sample::EnvCounters& counters, const envhost::HostStats& stats) {
 
 absl::StatusOr<rollout::RolloutConfig> MakeRolloutConfig(const config::ResolvedRun& run,
                                                          const env::EnvRegistry& registry,
-                                                         const std::vector<std::string>& callbacks) {
+                                                         const std::vector<std::string>& callbacks,
+                                                         outside::EpisodeBook* book) {
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<policy::PolicyMapping> mapping,
                           policy::MakeRuleMapping(run.mapping_rules, run.agent_ids(), run.policy_ids()));
   rollout::RolloutConfig config;
@@ -40,12 +44,20 @@ absl::StatusOr<rollout::RolloutConfig> MakeRolloutConfig(const config::ResolvedR
                           config::MakeHostPool(env, nullptr, listener == nullptr ? nullptr : listener->tracks()));
   config.env_factory = [&registry, env, pool] { return config::MakeEnv(env, registry, nullptr, pool); };
   config.listener = std::move(listener);
+  if (book != nullptr) {
+    config.outside = book;
+    config.env_factory = [env = run.env, book]() -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> {
+      std::optional<env::WrapperOption> culprit;
+      return env::WithWrappers(std::make_unique<outside::LaneEnv>(book), env.wrappers, &culprit);
+    };
+  }
   for (const policy::MappingRule& rule : run.mapping_rules) {
     // What is wrong with a function is said here, not by every episode.
     if (policy::IsPythonName(rule.function)) TROUPE_RETURN_IF_ERROR(functions->Prepare(rule.function));
   }
-  config.env_counters = [pool = std::move(pool), functions] {
+  config.env_counters = [pool = std::move(pool), functions, book] {
     sample::EnvCounters counters;
+    if (book != nullptr) counters.lost_episodes = book->counters().lost;
     if (pool != nullptr) AddTo(counters, pool->stats());
     AddTo(counters, functions->stats());
     return counters;
@@ -54,8 +66,8 @@ absl::StatusOr<rollout::RolloutConfig> MakeRolloutConfig(const config::ResolvedR
   config.actor_host = functions;
   config.options = run.rollout;
   // What is built in is tested to stay inside.
-  config.options.count_outside_space =
-      policy::IsPythonName(run.env.name) || !run.env.plugin.empty() || !run.env.wrappers.observation_fn.empty();
+  config.options.count_outside_space = book != nullptr || policy::IsPythonName(run.env.name) ||
+                                       !run.env.plugin.empty() || !run.env.wrappers.observation_fn.empty();
   for (const auto& [name, value] : run.env.args.values()) {
     config.options.env_args.push_back({name, env::ArgText(value)});
   }

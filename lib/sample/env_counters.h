@@ -8,6 +8,7 @@ namespace troupe::sample {
 struct EnvCounters {
   int64_t errors = 0;         ///< calls that failed, whatever the cause; each ended its episode
   int64_t outside_space = 0;  ///< calls that gave an observation outside its space; nothing ended for it
+  int64_t lost_episodes = 0;  ///< of worlds outside: their clients fell silent or went away
   // Of environments in Python:
   int64_t exceptions = 0;        ///< calls in which the environment raised an exception
   int64_t bad_outputs = 0;       ///< calls that gave what does not fit what the environment declared
@@ -28,6 +29,7 @@ struct EnvCounterField {
 inline constexpr EnvCounterField kEnvCounterFields[] = {
     {&EnvCounters::errors, "env_errors", "Environments/Errors"},
     {&EnvCounters::outside_space, "env_outside_space", "Environments/Outside space"},
+    {&EnvCounters::lost_episodes, "env_lost_episodes", "Environments/Lost episodes"},
     {&EnvCounters::exceptions, "env_exceptions", "Environments/Exceptions"},
     {&EnvCounters::bad_outputs, "env_bad_outputs", "Environments/Bad outputs"},
     {&EnvCounters::timeouts, "env_timeouts", "Environments/Timeouts"},

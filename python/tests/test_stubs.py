@@ -26,15 +26,15 @@ def without_json_names(message):
 class StubsTest(unittest.TestCase):
     def test_are_of_the_proto(self):
         from google.protobuf import descriptor_pb2
-        from troupe.v1 import common_pb2, query_pb2
+        from troupe.v1 import common_pb2, episodes_pb2, query_pb2
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "set")
-            subprocess.run(["protoc", "-I", os.path.join(PACKAGE, "..", "proto"), f"--descriptor_set_out={path}", "troupe/v1/common.proto", "troupe/v1/query.proto"],
-                           check=True)
+            subprocess.run(["protoc", "-I", os.path.join(PACKAGE, "..", "proto"), f"--descriptor_set_out={path}",
+                            *(f"troupe/v1/{name}.proto" for name in ("common", "episodes", "query"))], check=True)
             with open(path, "rb") as file:
                 expected = descriptor_pb2.FileDescriptorSet.FromString(file.read()).file
-        self.assertEqual(len(expected), 2)
-        for file, stub in zip(expected, (common_pb2, query_pb2)):
+        self.assertEqual(len(expected), 3)
+        for file, stub in zip(expected, (common_pb2, episodes_pb2, query_pb2)):
             for message in file.message_type:
                 without_json_names(message)
             self.assertEqual(descriptor_pb2.FileDescriptorProto.FromString(stub.DESCRIPTOR.serialized_pb), file,

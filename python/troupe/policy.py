@@ -26,15 +26,6 @@ Array = NDArray[Any]
 _OF_AGENTS, _OF_POLICIES = 0, 1
 
 
-def _described(space: spaces.Space) -> Dict[str, Any]:
-    """As SpaceCodec reads it."""
-    if space.kind == "Dict":
-        return {"type": "Dict", "spaces": {key: _described(child) for key, child in zip(space.keys, space.children)}}
-    if space.kind == "Tuple":
-        return {"type": "Tuple", "spaces": [_described(child) for child in space.children]}
-    return {"type": space.kind, "shape": list(space.shape), "dtype": space.dtype, "n": space.n, "start": space.start, "nvec": list(space.nvec)}
-
-
 class _Slots(Dict[str, int]):
     """Of a checkpoint's agents by their ids."""
 
@@ -83,7 +74,7 @@ class Policy:
         self._checkpoint = checkpoint  # the handle lives as long as this
         self._handle, self._act = checkpoint.handle, checkpoint.act
         self._slots = _Slots(checkpoint)
-        self._observation, self._action = SpaceCodec(_described(self.observation_space)), SpaceCodec(_described(self.action_space))
+        self._observation, self._action = SpaceCodec(self.observation_space.description()), SpaceCodec(self.action_space.description())
         self._many: Optional[_Buffers] = None
         self._error = acting.ErrorText()
         self._error_ref = ctypes.byref(self._error)

@@ -213,7 +213,7 @@ def _check_parts(data):
         pass
 
 
-def _parse(kind, data):
+def parse(kind, data):
     """-> a message of `kind`. QueryError for bytes that are none."""
     if len(data) > SHORT_BYTES:
         _check_parts(data)
@@ -223,7 +223,8 @@ def _parse(kind, data):
         raise QueryError("INTERNAL", f"the answer is no {kind.DESCRIPTOR.name}") from None
 
 
-def _bounded(values, most, what):
+def bounded(values, most, what):
+    """`values`, unless an answer has more than so many of them: QueryError."""
     if len(values) > most:
         raise QueryError("INTERNAL", f"the answer has {len(values)} {what}, expected at most {most}")
     return values
@@ -282,7 +283,7 @@ def _actions(answer, asked, outputs):
 
 def read_answer(data, asked, outputs=()):
     """-> [PolicyActions], one for each of `asked`. QueryError: what the server refused in a stream, or an answer that makes no sense."""
-    reply = _parse(query_pb2.ComputeActionsReply, data)
+    reply = parse(query_pb2.ComputeActionsReply, data)
     if reply.HasField("error"):
         code = reply.error.code
         raise QueryError(CODES[code] if 0 < code < len(CODES) else "UNKNOWN", reply.error.message)
@@ -296,7 +297,7 @@ def _version(version):
 
 
 def _versions(labelled):
-    return {each.label: _version(each.version) for each in _bounded(labelled, MAX_NAMES, "versions")}
+    return {each.label: _version(each.version) for each in bounded(labelled, MAX_NAMES, "versions")}
 
 
 def _description(policy, agents):
@@ -306,19 +307,19 @@ def _description(policy, agents):
     return PolicyDescription(policy.policy_id, *_version(policy.version), policy.observation_space, policy.action_space,
                              "uint8" if policy.obs_dtype == UINT8 else "float32", policy.obs_size, policy.mask_size, policy.needs_agent_slots,
                              [agents[slot] for slot in slots], slots, policy.state_size, policy.network,
-                             tuple(_bounded(policy.outputs, MAX_NAMES, "outputs")), _versions(policy.versions))
+                             tuple(bounded(policy.outputs, MAX_NAMES, "outputs")), _versions(policy.versions))
 
 
 def read_descriptions(data):
     """-> [PolicyDescription]. QueryError."""
-    reply = _parse(query_pb2.DescribePoliciesReply, data)
-    agents = list(_bounded(reply.agent_ids, MAX_AGENTS, "agents"))
-    return [_description(policy, agents) for policy in _bounded(reply.policies, MAX_POLICIES, "policies")]
+    reply = parse(query_pb2.DescribePoliciesReply, data)
+    agents = list(bounded(reply.agent_ids, MAX_AGENTS, "agents"))
+    return [_description(policy, agents) for policy in bounded(reply.policies, MAX_POLICIES, "policies")]
 
 
 def read_list(data):
     """-> {policy id: {"latest" or a label: (learner epoch, version)}}. QueryError."""
-    policies = _bounded(_parse(query_pb2.ListPoliciesReply, data).policies, MAX_POLICIES, "policies")
+    policies = bounded(parse(query_pb2.ListPoliciesReply, data).policies, MAX_POLICIES, "policies")
     return {policy.policy_id: {"latest": _version(policy.version), **_versions(policy.versions)} for policy in policies}
 
 

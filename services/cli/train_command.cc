@@ -3,20 +3,24 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/base/terminal_block.h"
+#include "lib/config/external.h"
 #include "lib/config/permits.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/torch_modules.h"
 #include "lib/config/worker_yaml.h"
 #include "lib/envs/register_all.h"
 #include "lib/policy/module_files.h"
+#include "lib/run/episode_door.h"
 #include "lib/run/memory_limit.h"
 #include "lib/run/run_modules.h"
 #include "lib/storage/checkpoint_format.h"
@@ -50,6 +54,7 @@ struct Plan {
   std::string worker_yaml;                ///< what the workers permit: what the configuration asks for, without secrets
   std::vector<std::string> allow_python;  ///< names besides
   std::vector<Module> modules;            ///< that the workers may run
+  std::string clients_come_to;            ///< of a world outside, else empty
 };
 
 std::vector<std::string> AllOverrides(const TrainFlags& flags) {
@@ -92,6 +97,19 @@ absl::StatusOr<std::vector<Module>> Modules(const config::RunConfig& config) {
   return modules;
 }
 
+/// Where clients of a world outside come to the run in `folder`.
+absl::StatusOr<std::string> DoorOf(const config::RunConfig& config, const std::string& folder) {
+  const std::string own = config::ExternalOptionsOf(config).address;
+  if (own.empty())
+    return absl::StrCat("unix:", std::filesystem::absolute(folder).string(), "/", run::EpisodeDoor::kPlace);
+  if (config.num_workers() > 1 && !absl::StartsWith(own, "unix")) {
+    return config.KeyError("env.external.address",
+                           absl::StrCat("got \"", base::LogSafe(own, 128), "\" for ", config.num_workers(),
+                                        " workers, expected a Unix socket, or num_workers 1: a port is one worker's"));
+  }
+  return own;
+}
+
 absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
   if (flags.config.empty() && flags.resume.empty()) {
     return base::WithExitCode(
@@ -122,7 +140,6 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
     TROUPE_ASSIGN_OR_RETURN(config, config::ResumeConfig(old_config, config));
   }
   plan.num_workers = config.num_workers();
-  plan.worker_yaml = config::WorkerFileYaml(config);
   if (!plan.folder.empty()) TROUPE_RETURN_IF_ERROR(run::ReadRunModules(plan.folder, config));
   TROUPE_ASSIGN_OR_RETURN(plan.modules, Modules(config));
   // The environment of a run that goes on is not made here: the learner does, once it has said what that executes.
@@ -132,6 +149,11 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
                                                        : run.experiment.experiment_name;
     plan.folder = run.experiment.directory + "/" + plan.name;
   }
+  if (config::IsExternal(config)) {
+    TROUPE_ASSIGN_OR_RETURN(plan.clients_come_to, DoorOf(config, plan.folder));
+    config = config.WithExternalAddress(plan.clients_come_to);
+  }
+  plan.worker_yaml = config::WorkerFileYaml(config);
   plan.allow_python = flags.allow_python;
   if (!flags.resume.empty() || flags.resume_or_start) {
     for (std::string& name : NamesThatCame(plan.folder, config)) plan.allow_python.push_back(std::move(name));
@@ -201,6 +223,9 @@ absl::StatusOr<int> Train(const TrainFlags& flags) {
     TROUPE_RETURN_IF_ERROR(SocketFolder::Write(folder->module(module.sha256), module.file->bytes));
     options.worker_command.push_back("--allow-torchscript");
     options.worker_command.push_back(folder->module(module.sha256));
+  }
+  if (!plan.clients_come_to.empty()) {
+    TROUPE_INFO("clients play the episodes, who come to address=\"{}\"", plan.clients_come_to);
   }
   options.num_workers = plan.num_workers;
   options.socket_path = folder->socket();

@@ -15,6 +15,7 @@
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/named_loop.h"
+#include "lib/base/own_thread.h"
 #include "lib/base/process_memory.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/make_env.h"
@@ -24,6 +25,7 @@
 #include "lib/rpc/control_server.h"
 #include "lib/rpc/learner_binding.h"
 #include "lib/rpc/learner_server.h"
+#include "lib/run/episode_door.h"
 #include "lib/run/learner/callback_facts.h"
 #include "lib/run/learner/callback_host.h"
 #include "lib/run/learner/checkpoint_loop.h"
@@ -67,8 +69,6 @@ constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(5);
 constexpr absl::Duration kShutdownTimeout = absl::Seconds(2);
 /// How often is looked whether they have said it.
 constexpr absl::Duration kGoodbyeInterval = absl::Milliseconds(10);
-/// For a film of the last evaluation. What takes longer ends by itself, in the time that environments get.
-constexpr absl::Duration kFilmPatience = absl::Seconds(20);
 /// How long the watchdog waits for an answer: three times that and it is 15 s since the first.
 constexpr absl::Duration kDialTimeout = absl::Seconds(4);
 
@@ -83,27 +83,11 @@ absl::StatusOr<policy::PolicyState> FirstState(const policy::PolicySpec& spec, c
   return training::InitialState(spec, algorithm, seed);
 }
 
-/// Something with a loop, Run, and the thread that it runs on, until Stop.
-template <typename Loop>
-class OwnThread {
- public:
-  explicit OwnThread(std::unique_ptr<Loop> loop) : loop_(std::move(loop)), thread_([this] { loop_->Run(); }) {}
-  ~OwnThread() {
-    loop_->Stop();
-    thread_.join();
-  }
-  Loop* get() const { return loop_.get(); }
-
- private:
-  const std::unique_ptr<Loop> loop_;
-  std::thread thread_;
-};
-
 /// What a run calls in Python beside the learner; null: nothing of that kind. What waits for callbacks at the end is
 /// still called.
 struct CalledInPython {
-  std::unique_ptr<OwnThread<run::CallbackHost>> callbacks;
-  std::unique_ptr<OwnThread<run::TrainFunction>> trains;
+  std::unique_ptr<base::OwnThread<run::CallbackHost>> callbacks;
+  std::unique_ptr<base::OwnThread<run::TrainFunction>> trains;
 };
 
 /// The parts of a learner in the order they are made; destroyed in reverse, so that nothing is called after its death.
@@ -164,7 +148,7 @@ class Process {
   training::Device device_;
   policy::PolicyTablePtr policies_;  ///< that this process begins with
   CalledInPython python_;
-  std::unique_ptr<OwnThread<run::FilmLoop>> films_;
+  std::unique_ptr<base::OwnThread<run::FilmLoop>> films_;
   std::unique_ptr<learner::Trainer> trainer_;
   std::unique_ptr<run::RunReporter> reporter_;
   std::unique_ptr<serving::QueryEngine> queries_;
@@ -179,10 +163,16 @@ class Process {
   std::unique_ptr<rpc::ControlServer> control_server_;
   std::unique_ptr<run::RunEvaluator> evaluator_;
   std::unique_ptr<run::UpdateLoop> updates_;
-  std::shared_ptr<run::LocalSampler> sampler_;
-  std::thread sampler_thread_;
+  /// With num_workers: 0 it samples itself.
+  struct Sampling {
+    std::unique_ptr<run::EpisodeDoor> door;  ///< of a world outside; outlives the sampler
+    std::shared_ptr<run::LocalSampler> sampler;
+    std::thread thread;
+  };
+  Sampling own_;
   /// Keeps the Python processes of environments and functions: they are dismissed when everything has been told.
   std::optional<rollout::RolloutConfig> rollout_config_;
+  base::HeapTrimmer heap_trimmer_;  ///< the ticker's
   std::unique_ptr<base::NamedLoop> ticker_;
   std::thread checkpoint_thread_;
   absl::Duration linger_;
@@ -309,7 +299,7 @@ absl::Status Process::StartCallbacks() {
                                                      " is none; expected on_episode_end alone"));
     }
   }
-  python_.callbacks = std::make_unique<OwnThread<run::CallbackHost>>(*std::move(started));
+  python_.callbacks = std::make_unique<base::OwnThread<run::CallbackHost>>(*std::move(started));
   // The thread that writes checkpoints does not wait: a callback may wait for it.
   checkpoints_.SetListener(
       [host = python_.callbacks->get()](const absl::Status& saved, int64_t env_steps, bool is_best) {
@@ -328,7 +318,7 @@ absl::Status Process::StartTrainFunction() {
         absl::StrCat(run().config.Where("multi_agent.policies_to_train"),
                      ": multi_agent.policies_to_train: ", std::string(started.status().message())));
   }
-  python_.trains = std::make_unique<OwnThread<run::TrainFunction>>(*std::move(started));
+  python_.trains = std::make_unique<base::OwnThread<run::TrainFunction>>(*std::move(started));
   return absl::OkStatus();
 }
 
@@ -347,7 +337,7 @@ absl::Status Process::MakeUpdates(const env::EnvRegistry& registry) {
                                                                          .cache = &policy_map_cache_,
                                                                          .draw = &FirstState});
   if (run().evaluation.video_interval > 0 && setup_.nothing_left.empty()) {
-    films_ = std::make_unique<OwnThread<run::FilmLoop>>(
+    films_ = std::make_unique<base::OwnThread<run::FilmLoop>>(
         std::make_unique<run::FilmLoop>(setup_.folder->Path("videos"), run::ShootWith(&registry), &degradations_));
   }
   evaluator_ = std::make_unique<run::RunEvaluator>(run::RunEvaluator::Deps{.run = &run(),
@@ -374,15 +364,20 @@ absl::Status Process::MakeUpdates(const env::EnvRegistry& registry) {
 absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& registry) {
   TROUPE_RETURN_IF_ERROR(StartCallbacks());
   TROUPE_RETURN_IF_ERROR(StartTrainFunction());
-  TROUPE_ASSIGN_OR_RETURN(rollout_config_, run::MakeRolloutConfig(run(), registry, episode_callbacks()));
+  if (run().env.external != nullptr && run().num_workers == 0 && setup_.nothing_left.empty()) {
+    const std::string address = "unix:" + setup_.folder->Path(run::EpisodeDoor::kPlace);
+    TROUPE_ASSIGN_OR_RETURN(own_.door, run::EpisodeDoor::Open(run(), address, {flags.insecure_plaintext_network}));
+  }
+  TROUPE_ASSIGN_OR_RETURN(rollout_config_, run::MakeRolloutConfig(run(), registry, episode_callbacks(),
+                                                                  own_.door == nullptr ? nullptr : own_.door->book()));
   TROUPE_RETURN_IF_ERROR(MakeTrainer());
   TROUPE_ASSIGN_OR_RETURN(reporter_, run::RunReporter::Open(run(), setup_.name, setup_.folder->directory(),
                                                             resumed_env_steps(), ReporterDeps()));
   TROUPE_RETURN_IF_ERROR(MakeLearner());
   TROUPE_RETURN_IF_ERROR(Serve(flags));
   if (run().num_workers == 0 && setup_.nothing_left.empty()) {
-    sampler_ = std::make_shared<run::LocalSampler>(run().policies.size());
-    publishers_.Add(sampler_.get());
+    own_.sampler = std::make_shared<run::LocalSampler>(run().policies.size());
+    publishers_.Add(own_.sampler.get());
   } else if (server_ == nullptr && run().num_workers > 0) {
     return absl::InvalidArgumentError("workers need an address to come to: give --listen, or --workers 0");
   }
@@ -403,14 +398,15 @@ absl::Status Process::Start(const LearnerFlags& flags, const env::EnvRegistry& r
 absl::Status Process::StartThreads(const rollout::RolloutConfig& config) {
   checkpoint_thread_ = std::thread([this] { checkpoints_.Run(); });
   TROUPE_RETURN_IF_ERROR(learner_->Start());
-  if (sampler_ != nullptr) {
-    TROUPE_RETURN_IF_ERROR(sampler_->Join(config, learner_.get()));
-    sampler_thread_ = std::thread([this] { sampler_->Run(); });
+  if (own_.sampler != nullptr) {
+    TROUPE_RETURN_IF_ERROR(own_.sampler->Join(config, learner_.get()));
+    own_.thread = std::thread([this] { own_.sampler->Run(); });
   }
-  const auto tick = [this, heap = std::make_shared<base::HeapTrimmer>()] {
-    if (sampler_ != nullptr) sampler_->KeepAlive();
+  const auto tick = [this] {
+    if (own_.sampler != nullptr) own_.sampler->KeepAlive();
+    if (own_.door != nullptr) own_.door->Tick();
     learner_->Tick();
-    heap->MaybeTrim(base::Clock::Real().SteadyNow());
+    heap_trimmer_.MaybeTrim(base::Clock::Real().SteadyNow());
     if (server_ != nullptr) server_->Tick();
     return kTickInterval;
   };
@@ -464,9 +460,9 @@ absl::Status Process::Finish(const learner::StepOutcome& outcome) {
   TROUPE_RETURN_IF_ERROR(end.Conclude(outcome, /*evaluate=*/stopped && run().evaluation.at_end));
   TakeDown(stopped ? linger_ : absl::ZeroDuration());
   TROUPE_RETURN_IF_ERROR(EndCallbacks(outcome.reason));
-  if (films_ != nullptr && stopped) films_->get()->AwaitIdle(kFilmPatience);
+  if (films_ != nullptr && stopped) films_->get()->AwaitIdle(run::FilmLoop::kPatience);
   TROUPE_RETURN_IF_ERROR(end.Tell());
-  return sampler_ == nullptr ? absl::OkStatus() : sampler_->status();
+  return own_.sampler == nullptr ? absl::OkStatus() : own_.sampler->status();
 }
 
 absl::Status Process::Fail(const learner::StepOutcome& outcome) {
@@ -489,8 +485,9 @@ void Process::Abandon() {
 void Process::TakeDown(absl::Duration linger) {
   if (watchdog_ != nullptr) watchdog_->StopDialing();
   if (learner_ != nullptr) learner_->RequestDrain("the run has ended");
-  if (sampler_ != nullptr) sampler_->Stop();
-  if (sampler_thread_.joinable()) sampler_thread_.join();
+  if (own_.door != nullptr) own_.door->Close();
+  if (own_.sampler != nullptr) own_.sampler->Stop();
+  if (own_.thread.joinable()) own_.thread.join();
   if (server_ != nullptr) {
     // Workers hand in and leave by themselves; who does not is cut off.
     const base::Deadline goodbye = base::Deadline::After(kGoodbyeTimeout);

@@ -26,6 +26,7 @@
 #include "lib/policy/module_reader.h"
 #include "lib/rollout/rollout_worker.h"
 #include "lib/rpc/worker_client.h"
+#include "lib/run/episode_door.h"
 #include "lib/run/life_report.h"
 #include "lib/run/rollout_setup.h"
 #include "services/common/signals.h"
@@ -216,7 +217,11 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   TROUPE_INFO("worker joined id={} learner={} learner_epoch={}", sample::WorkerText(welcome->worker_id), flags.learner,
               welcome->learner_epoch);
 
-  TROUPE_ASSIGN_OR_RETURN(rollout::RolloutConfig config, run::MakeRolloutConfig(run, registry, run.callbacks));
+  run::TendedDoor door;  // outlives the collector
+  TROUPE_RETURN_IF_ERROR(
+      door.Open(run, {flags.insecure_plaintext_network}, [&client] { return !client->end_reason().empty(); }));
+  TROUPE_ASSIGN_OR_RETURN(rollout::RolloutConfig config,
+                          run::MakeRolloutConfig(run, registry, run.callbacks, door.book()));
   // The learner numbers workers from 1 in each of its epochs.
   config.options.num_envs = run.schema.num_envs;
   config.options.worker = static_cast<int32_t>((welcome->worker_id.value() - 1) & 0x7fffffff);
@@ -224,6 +229,7 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   rollout::RolloutWorker worker(std::move(collector), *client, *client, *client);
   watch.WatchOver(&worker, PatienceOf(run));
   const absl::Status status = worker.Run();
+  door.Close();
   const std::string reason = client->end_reason();
   const absl::Status drained = client->Drain(flags.drain_timeout);
   watch.WatchOver(nullptr, PatienceOf(run));

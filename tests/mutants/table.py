@@ -277,6 +277,12 @@ MUTANTS = [
            "if (!trains[i] && !MUTANT) assembler_.LeaveAsItIs(slots[i]);", (LEARNER, "TrainChooserTest.*")),
     mutant("what_finds_no_room_is_lost", "lib/run/learner/callback_host.cc", "if (waiting_.size() >= kMaxWaiting) return false;",
            "if (waiting_.size() >= kMaxWaiting) return MUTANT;", ("callback_host_test", "CallbackHostTest.AFull*"), ("update_loop_test", "CalledBackTest.*")),
+    # --- worlds outside
+    mutant("a_step_in_flight_is_cut_as_if_nobody_had_acted", "lib/rollout/fragment_cut.cc", "  if (lane.in_flight) {\n    lane.env_row = -1;",
+           "  if (lane.in_flight && !MUTANT) {\n    lane.env_row = -1;", ("outside_test", "ByHandTest.ASlow*")),
+    mutant("refused_rewards_are_kept", "lib/outside/episode_book.cc", "  std::vector<float> rewards = episode->rewards;\n", "  std::vector<float> copy = episode->rewards;\n  std::vector<float>& rewards = MUTANT ? episode->rewards : copy;\n", ("outside_test", "EpisodeBookTest.WhatIsRefused*")),
+    mutant("a_learner_opens_doors", "lib/config/permits.cc", "if (IsExternal(config)) statements", "if (IsExternal(config) && !MUTANT) statements",
+           ("config_test", "ExternalTest.AWorker*")),
     # --- queries
     mutant("a_busy_policy_has_two_leaders", "lib/serving/batch_lane.cc",
            "waiting_.push_back(work);\n  return !std::exchange(led_, true);",

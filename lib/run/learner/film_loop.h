@@ -47,6 +47,8 @@ struct Film {
 /// States: running -> stopped (Stop: what was ordered is still filmed).
 class FilmLoop {
  public:
+  /// For the last film at a run's end. What takes longer ends by itself, in the time that environments get.
+  static constexpr absl::Duration kPatience = absl::Seconds(20);
   static constexpr size_t kMostKept = 100;
   static constexpr size_t kMostUntaken = 4;  ///< films; of more the oldest are let go: their files are there
   static constexpr int kSize = 280;          ///< pixels of a side, without the captions

@@ -56,6 +56,20 @@ class Space:
             return self.n if self.kind == "Discrete" else 2 * self.n
         return sum(self.nvec) if self.kind == "MultiDiscrete" else sum(child.mask_size for child in self.children)
 
+    def description(self) -> dict[str, Any]:
+        """As troupe.env_adapters.spaces.SpaceCodec reads it."""
+        if self.kind == "Dict":
+            return {"type": "Dict", "spaces": {key: child.description() for key, child in zip(self.keys, self.children)}}
+        if self.kind == "Tuple":
+            return {"type": "Tuple", "spaces": [child.description() for child in self.children]}
+        return {"type": self.kind, "shape": list(self.shape), "dtype": self.dtype, "n": self.n, "start": self.start, "nvec": list(self.nvec)}
+
+    def words_are_discrete(self) -> list[bool]:
+        """Of an action row, word by word."""
+        if self.kind in ("Dict", "Tuple"):
+            return [word for child in self.children for word in child.words_are_discrete()]
+        return [self.kind != "Box"] * self.action_words
+
     def unflatten(self, row: np.ndarray) -> Any:
         """The observation that a flattened row holds, a copy, in Gymnasium's form."""
         if self.kind == "Box":

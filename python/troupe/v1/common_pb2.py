@@ -13,21 +13,21 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16troupe/v1/common.proto\x12\ttroupe.v1\"/\n\x0fProtocolVersion\x12\r\n\x05major\x18\x01 \x01(\r\x12\r\n\x05minor\x18\x02 \x01(\r\"1\n\rWeightVersion\x12\x15\n\rlearner_epoch\x18\x01 \x01(\x04\x12\t\n\x01n\x18\x02 \x01(\x03\"\xa1\x01\n\x0b\x45nvCounters\x12\x0e\n\x06\x65rrors\x18\x01 \x01(\x03\x12\x12\n\nexceptions\x18\x02 \x01(\x03\x12\x13\n\x0b\x62\x61\x64_outputs\x18\x03 \x01(\x03\x12\x10\n\x08timeouts\x18\x04 \x01(\x03\x12\x16\n\x0eprocess_deaths\x18\x05 \x01(\x03\x12\x18\n\x10process_restarts\x18\x06 \x01(\x03\x12\x15\n\routside_space\x18\x07 \x01(\x03\"/\n\x0eRecentEpisodes\x12\r\n\x05\x65nded\x18\x01 \x01(\x05\x12\x0e\n\x06\x66\x61iled\x18\x02 \x01(\x05*\x9b\x01\n\x05\x44Type\x12\x15\n\x11\x44TYPE_UNSPECIFIED\x10\x00\x12\x11\n\rDTYPE_FLOAT32\x10\x01\x12\x0f\n\x0b\x44TYPE_INT32\x10\x02\x12\x0f\n\x0b\x44TYPE_UINT8\x10\x03\x12\x10\n\x0c\x44TYPE_UINT32\x10\x04\x12\x11\n\rDTYPE_FLOAT64\x10\x05\x12\x0f\n\x0b\x44TYPE_INT64\x10\x06\x12\x10\n\x0c\x44TYPE_UINT16\x10\x07\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16troupe/v1/common.proto\x12\ttroupe.v1\"/\n\x0fProtocolVersion\x12\r\n\x05major\x18\x01 \x01(\r\x12\r\n\x05minor\x18\x02 \x01(\r\"1\n\rWeightVersion\x12\x15\n\rlearner_epoch\x18\x01 \x01(\x04\x12\t\n\x01n\x18\x02 \x01(\x03\"\xb8\x01\n\x0b\x45nvCounters\x12\x0e\n\x06\x65rrors\x18\x01 \x01(\x03\x12\x12\n\nexceptions\x18\x02 \x01(\x03\x12\x13\n\x0b\x62\x61\x64_outputs\x18\x03 \x01(\x03\x12\x10\n\x08timeouts\x18\x04 \x01(\x03\x12\x16\n\x0eprocess_deaths\x18\x05 \x01(\x03\x12\x18\n\x10process_restarts\x18\x06 \x01(\x03\x12\x15\n\rlost_episodes\x18\x08 \x01(\x03\x12\x15\n\routside_space\x18\x07 \x01(\x03\"/\n\x0eRecentEpisodes\x12\r\n\x05\x65nded\x18\x01 \x01(\x05\x12\x0e\n\x06\x66\x61iled\x18\x02 \x01(\x05*\x9b\x01\n\x05\x44Type\x12\x15\n\x11\x44TYPE_UNSPECIFIED\x10\x00\x12\x11\n\rDTYPE_FLOAT32\x10\x01\x12\x0f\n\x0b\x44TYPE_INT32\x10\x02\x12\x0f\n\x0b\x44TYPE_UINT8\x10\x03\x12\x10\n\x0c\x44TYPE_UINT32\x10\x04\x12\x11\n\rDTYPE_FLOAT64\x10\x05\x12\x0f\n\x0b\x44TYPE_INT64\x10\x06\x12\x10\n\x0c\x44TYPE_UINT16\x10\x07\x62\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'troupe.v1.common_pb2', globals())
 if _descriptor._USE_C_DESCRIPTORS == False:
 
   DESCRIPTOR._options = None
-  _DTYPE._serialized_start=351
-  _DTYPE._serialized_end=506
+  _DTYPE._serialized_start=374
+  _DTYPE._serialized_end=529
   _PROTOCOLVERSION._serialized_start=37
   _PROTOCOLVERSION._serialized_end=84
   _WEIGHTVERSION._serialized_start=86
   _WEIGHTVERSION._serialized_end=135
   _ENVCOUNTERS._serialized_start=138
-  _ENVCOUNTERS._serialized_end=299
-  _RECENTEPISODES._serialized_start=301
-  _RECENTEPISODES._serialized_end=348
+  _ENVCOUNTERS._serialized_end=322
+  _RECENTEPISODES._serialized_start=324
+  _RECENTEPISODES._serialized_end=371
 # @@protoc_insertion_point(module_scope)

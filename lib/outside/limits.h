@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/time/time.h"
+
+namespace troupe::outside {
+
+/// What clients may have of a worker; see docs/deployment.md.
+struct EpisodeLimits {
+  size_t episodes = 1024;                   ///< at once, waiting for a lane or played; half of them a network address
+  absl::Duration idle = absl::Seconds(60);  ///< without a call: then the episode is lost
+  int64_t steps = 1000000;                  ///< of an episode
+  size_t ids_kept = 4096;                   ///< of episodes that are over, to tell what became of them
+};
+
+/// Of an agent in a step, all reports of it together: with as many steps as an episode may have its return is one that
+/// learners believe (env.max_abs_return). A fragment with another would be refused, whoever else is in it.
+inline constexpr double kMaxAbsReward = 1e6;
+inline constexpr size_t kMaxEpisodeIdBytes = 64;
+
+}  // namespace troupe::outside

@@ -1,0 +1,294 @@
+// Clients that play outside, and the rows that a worker makes of it.
+
+#include <atomic>
+#include <future>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "lib/env/dict_env.h"
+#include "lib/outside/episode_book.h"
+#include "lib/outside/lane_env.h"
+#include "lib/rollout/testing/scripted_env.h"
+#include <gtest/gtest.h>
+
+namespace troupe::outside {
+namespace {
+
+using rollout::Rig;
+using rollout::RolloutConfig;
+using rollout::RowsOf;
+using rollout::ScriptedConfig;
+using rollout::ScriptedGrant;
+using rollout::ScriptedOptions;
+using rollout::SeenRow;
+using Answered = absl::StatusOr<std::vector<AgentAction>>;
+
+/// Plays a world of its own, step by step, and reports it: what an outside program does.
+class Client {
+ public:
+  Client(EpisodeBook* book, std::unique_ptr<env::MultiAgentEnv> world, uint64_t seed)
+      : book_(book), world_(env::MakeDictEnv(std::move(world))), seed_(seed) {}
+
+  /// A whole episode, or as much of it as `steps` says: then the client is gone. Its last error.
+  absl::Status Play(base::EnvId env_id, uint32_t episode, int steps = 1 << 30) {
+    const absl::StatusOr<std::string> id = book_->Start({base::Caller::Kind::kUnixSocket, ""}, "");
+    if (!id.ok()) return id.status();
+    acted_.clear();
+    done_.clear();
+    env::DictStep step = *world_->Reset({seed_, env_id, episode});
+    for (int i = 0; i < steps; ++i) {
+      const Answered answer = Ask(*id, Report(step));
+      if (!answer.ok()) return answer.status();
+      std::map<std::string, std::vector<space::ActionWord>> actions;
+      for (const AgentAction& action : *answer) {
+        acted_.insert(action.agent);
+        actions[action.agent] = *FromClient(SpaceOf(action.agent), action.action);
+      }
+      step = *world_->Step(actions);
+      if (!step.terminateds.at("__all__") && !step.truncateds.at("__all__")) continue;
+      const End end = step.terminateds.at("__all__") ? End::kTerminated : End::kTruncated;
+      return book_->EndEpisode(*id, end, Report(step));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const space::Space& SpaceOf(const std::string& agent) const {
+    const env::EnvSpec& spec = book_->spec();
+    return spec.possible_agents[static_cast<size_t>(spec.FindAgent(base::AgentId(agent))->value())].action_space;
+  }
+  Answered Ask(const std::string& id, const StepReport& report) {
+    std::promise<Answered> promise;
+    book_->Act(id, StepKind::kGetActions, report,
+               [&promise](Answered answer) { promise.set_value(std::move(answer)); });
+    return promise.get_future().get();
+  }
+  StepReport Report(const env::DictStep& step) {
+    StepReport report;
+    for (const env::AgentSpec& agent : book_->spec().possible_agents) {
+      const std::string& id = agent.id.value();
+      AgentReport of;
+      of.agent = id;
+      const bool terminated = step.terminateds.count(id) > 0 && step.terminateds.at(id);
+      const bool truncated = step.truncateds.count(id) > 0 && step.truncateds.at(id);
+      of.end = terminated ? End::kTerminated : truncated ? End::kTruncated : End::kNone;
+      if (done_.count(id) > 0) continue;
+      // What was rewarded or ended before it ever acted is no row of anybody's.
+      if (of.end != End::kNone) done_.insert(id);
+      if (acted_.count(id) == 0 && (of.end != End::kNone || step.observations.count(id) == 0)) continue;
+      if (const auto seen = step.observations.find(id); seen != step.observations.end()) of.observation = seen->second;
+      if (const auto mask = step.action_masks.find(id); mask != step.action_masks.end() && of.observed()) {
+        of.action_mask.assign(mask->second.begin(), mask->second.end());
+      }
+      if (const auto reward = step.rewards.find(id); reward != step.rewards.end() && acted_.count(id) > 0) {
+        of.reward = reward->second;
+      }
+      if (of.observed() || of.end != End::kNone || of.reward != 0) report.agents.push_back(std::move(of));
+    }
+    if (const auto state = step.states.find("__all__"); state != step.states.end()) report.state = state->second;
+    return report;
+  }
+
+  EpisodeBook* const book_;
+  const std::unique_ptr<env::DictEnv> world_;
+  const uint64_t seed_;
+  std::set<std::string> acted_, done_;
+};
+
+RolloutConfig OutsideConfig(const ScriptedOptions& options, EpisodeBook* book) {
+  RolloutConfig config = ScriptedConfig(
+      options, [book] { return std::make_unique<LaneEnv>(book); }, 2);
+  config.outside = book;
+  return config;
+}
+
+// Agents come and leave early, wait for each other, and are cut by fragments and grants: the rows are those of a worker
+// that has the environment itself.
+TEST(OutsideRowsTest, AreThoseOfAnInternalWorker) {
+  ScriptedOptions options{.agents = 2, .state_kind = env::StateKind::kPerEnv, .action_mask = true};
+  for (const int64_t steps_of_fragment : {0, 5}) {
+    EpisodeBook book(rollout::ScriptedSpec(options), {}, &base::Clock::Real());
+    RolloutConfig inside = ScriptedConfig(
+        options, [&] { return rollout::MakeRandomEnv(options, nullptr); }, 2);
+    RolloutConfig outside = OutsideConfig(options, &book);
+    inside.options.always_sends_state = outside.options.always_sends_state = true;
+    inside.options.max_fragment_env_steps = outside.options.max_fragment_env_steps = steps_of_fragment;
+    Rig expected(inside);
+    Rig got(outside);
+    std::thread client([&] {
+      Client plays(&book, rollout::MakeRandomEnv(options, nullptr), inside.options.seed);
+      for (uint32_t episode = 0;; ++episode) {
+        if (!plays.Play(base::EnvId(0), episode).ok()) return;
+      }
+    });
+    for (int64_t version = 5; version < 9; ++version) {
+      ASSERT_TRUE(expected.Run(ScriptedGrant(1, 37), version).ok());
+      ASSERT_TRUE(got.Run(ScriptedGrant(1, 37), version).ok());
+    }
+    book.Close();
+    client.join();
+    const std::vector<SeenRow> rows = RowsOf(expected.sink.fragments);
+    EXPECT_GT(rows.size(), 100u);
+    EXPECT_TRUE(rows == RowsOf(got.sink.fragments)) << "fragments of " << steps_of_fragment;
+    EXPECT_EQ(got.collector->stats().env_steps, expected.collector->stats().env_steps);
+    EXPECT_EQ(got.collector->stats().episodes, expected.collector->stats().episodes);
+    EXPECT_EQ(got.collector->stats().dropped_rows, 0);
+  }
+}
+
+// Many clients, fewer lanes; some vanish in mid-episode. Each grant gets its steps, and each row comes once.
+TEST(OutsideRowsTest, ClientsShareLanesAndMayVanish) {
+  const ScriptedOptions options{.agents = 2};
+  EpisodeBook book(rollout::ScriptedSpec(options), {.idle = absl::Milliseconds(20)}, &base::Clock::Real());
+  Rig rig(OutsideConfig(options, &book));
+  std::atomic<bool> over = false;
+  std::vector<std::thread> threads;
+  for (uint32_t c = 0; c < 6; ++c) {
+    threads.emplace_back([&, c] {
+      Client plays(&book, rollout::MakeRandomEnv(options, nullptr), 1);
+      for (uint32_t episode = 0; !over; ++episode)
+        plays.Play(base::EnvId(c), episode, c < 3 ? 1 << 30 : 2).IgnoreError();
+    });
+  }
+  threads.emplace_back([&] {
+    while (!over) {
+      book.Tick();
+      absl::SleepFor(absl::Milliseconds(2));
+    }
+  });
+  for (int64_t version = 5; version < 10; ++version) ASSERT_TRUE(rig.Run(ScriptedGrant(4, 25), version).ok());
+  over = true;
+  book.Close();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(rig.collector->stats().env_steps, 5 * 4 * 25);
+  EXPECT_GT(book.counters().lost, 0);
+  EXPECT_EQ(rig.collector->stats().env_errors, 0) << "clients that vanish are no failing environments";
+  std::set<std::tuple<uint32_t, uint32_t, int32_t, int32_t>> seen;
+  int64_t last = 0;
+  for (const sample::MultiAgentBatchPtr& fragment : rig.sink.fragments) last += fragment->last_of_grant ? 1 : 0;
+  EXPECT_EQ(last, 5);
+  int64_t rows = 0;
+  for (const sample::MultiAgentBatchPtr& fragment : rig.sink.fragments) rows += fragment->num_agent_steps;
+  EXPECT_EQ(rows, rig.collector->stats().agent_steps);
+}
+
+/// One agent, one decision after the other, by hand.
+class ByHandTest : public testing::Test {
+ protected:
+  ByHandTest()
+      : book_(rollout::ScriptedSpec(options_), {}, &base::Clock::Real()), rig_(OutsideConfig(options_, &book_)) {}
+  ~ByHandTest() override { book_.Close(); }
+
+  std::string Start() { return *book_.Start({base::Caller::Kind::kUnixSocket, ""}, ""); }
+  /// `at`: what the observation says of env, episode and step.
+  std::future<Answered> Ask(const std::string& id, std::vector<float> at, std::optional<ClientAction> own = {},
+                            double reward = 0) {
+    auto promise = std::make_shared<std::promise<Answered>>();
+    AgentReport report;
+    report.agent = book_.spec().possible_agents[0].id.value();
+    report.observation = {at[0], at[1], at[2], 0};
+    report.reward = reward;
+    report.action = own;
+    book_.Act(id, own ? StepKind::kLogActions : StepKind::kGetActions, {{report}, {}},
+              [promise](Answered answer) { promise->set_value(std::move(answer)); });
+    return promise->get_future();
+  }
+
+  const ScriptedOptions options_{.agents = 1};
+  EpisodeBook book_;
+  Rig rig_;
+};
+
+TEST_F(ByHandTest, ActionsOfItsOwnAreRecordedWithTheirProbability) {
+  const std::string id = Start();
+  std::thread worker([&] { EXPECT_TRUE(rig_.Run(ScriptedGrant(1, 2)).ok()); });
+  EXPECT_TRUE(Ask(id, {0, 0, 0}, ClientAction{{2}, {}, -3.5f}).get().ok());
+  EXPECT_TRUE(Ask(id, {0, 0, 1}, ClientAction{{0}, {}, -0.125f}, 7).get().ok());
+  const std::future<Answered> last = Ask(id, {0, 0, 2});
+  worker.join();
+  const std::vector<SeenRow> rows = RowsOf(rig_.sink.fragments);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].action, (std::vector<int32_t>{2}));
+  EXPECT_EQ(rows[0].logp, -3.5f);
+  EXPECT_EQ(rows[0].reward, 7);
+  EXPECT_EQ(rows[1].action, (std::vector<int32_t>{0}));
+  EXPECT_EQ(rows[1].logp, -0.125f);
+}
+
+// The answer says the log-probability that training records.
+TEST_F(ByHandTest, AnswersSayTheLogProbability) {
+  const std::string id = Start();
+  std::thread worker([&] { EXPECT_TRUE(rig_.Run(ScriptedGrant(1, 1)).ok()); });
+  const Answered answer = Ask(id, {0, 0, 0}).get();
+  const std::future<Answered> next = Ask(id, {0, 0, 1});
+  worker.join();
+  ASSERT_TRUE(answer.ok());
+  const std::vector<SeenRow> rows = RowsOf(rig_.sink.fragments);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(answer->at(0).action.logp, rows[0].logp);
+  EXPECT_EQ(answer->at(0).action.discrete, rows[0].action);
+}
+
+// The grant's last step is in flight in a world that takes its time: another world takes it, and what the slow one
+// decided goes into the next grant, with the weights that decided it.
+TEST_F(ByHandTest, ASlowWorldHoldsNobodyUp) {
+  const std::string slow = Start();
+  const std::string quick = Start();
+  std::thread worker([&] { EXPECT_TRUE(rig_.Run(ScriptedGrant(2, 1), 5).ok()); });
+  EXPECT_TRUE(Ask(slow, {0, 0, 0}).get().ok());
+  EXPECT_TRUE(Ask(quick, {1, 0, 0}).get().ok());
+  EXPECT_TRUE(Ask(quick, {1, 0, 1}).get().ok()) << "after a while";
+  std::future<Answered> waits = Ask(quick, {1, 0, 2});
+  worker.join();
+  EXPECT_EQ(rig_.collector->stats().env_steps, 2);
+  const size_t before = rig_.sink.fragments.size();
+  std::thread again([&] { EXPECT_TRUE(rig_.Run(ScriptedGrant(2, 1), 6).ok()); });
+  const std::future<Answered> last = Ask(slow, {0, 0, 1}, {}, 3);
+  EXPECT_TRUE(waits.get().ok());
+  const std::future<Answered> next = Ask(quick, {1, 0, 3});
+  again.join();
+  const std::vector<SeenRow> rows =
+      RowsOf({rig_.sink.fragments.begin() + static_cast<ptrdiff_t>(before), rig_.sink.fragments.end()});
+  ASSERT_FALSE(rows.empty());
+  EXPECT_EQ(rows[0].env_id, 0u);
+  EXPECT_EQ(rows[0].reward, 3);
+  EXPECT_EQ(rows[0].version, 5) << "of the weights that decided";
+  EXPECT_EQ(rig_.collector->stats().carried_rows, 2) << "over the cut, and into the next grant";
+}
+
+// An environment that goes to another worker: whoever plays in it begins another episode.
+TEST_F(ByHandTest, AnEpisodeWhoseEnvironmentGoesAwayIsOver) {
+  const std::string id = Start();
+  std::thread worker([&] { EXPECT_TRUE(rig_.Run(ScriptedGrant(1, 1)).ok()); });
+  EXPECT_TRUE(Ask(id, {0, 0, 0}).get().ok());
+  std::future<Answered> waits = Ask(id, {0, 0, 1});
+  worker.join();
+  std::thread again([&] { EXPECT_TRUE(rig_.Run(ScriptedGrant(1, 1, /*first=*/1)).ok()); });
+  EXPECT_TRUE(absl::IsAborted(waits.get().status()));
+  const std::string other = Start();
+  EXPECT_TRUE(Ask(other, {1, 0, 0}).get().ok());
+  const std::future<Answered> last = Ask(other, {1, 0, 1});
+  again.join();
+  EXPECT_EQ(rig_.collector->stats().env_steps, 2);
+}
+
+// A worker that is told to stop does not wait for clients; nor does one whose run is over. What they did is handed in.
+TEST_F(ByHandTest, AnEndWaitsForNoClient) {
+  const std::string id = Start();
+  std::thread worker([&] { EXPECT_TRUE(absl::IsCancelled(rig_.Run(ScriptedGrant(2, 100)))); });
+  EXPECT_TRUE(Ask(id, {0, 0, 0}).get().ok());
+  EXPECT_TRUE(Ask(id, {0, 0, 1}).get().ok());
+  rig_.collector->RequestStop();
+  worker.join();
+  EXPECT_EQ(RowsOf(rig_.sink.fragments).size(), 1u) << "the other one waits for its outcome";
+}
+
+TEST_F(ByHandTest, AClosedDoorEndsTheGrant) {
+  std::thread worker([&] { EXPECT_TRUE(absl::IsCancelled(rig_.Run(ScriptedGrant(2, 100)))); });
+  book_.Close();
+  worker.join();
+}
+
+}  // namespace
+}  // namespace troupe::outside

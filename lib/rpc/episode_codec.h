@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lib/env/env_spec.h"
+#include "lib/outside/episode_step.h"
+#include "proto/troupe/v1/episodes.pb.h"
+
+namespace troupe::rpc {
+
+/// Messages of the service ExternalEpisodes, between wire and plain structs; what is in them outside::CheckStep looks
+/// at. INVALID_ARGUMENT: an end that is none.
+absl::StatusOr<outside::End> FromProto(v1::EpisodeEnd end);
+absl::StatusOr<outside::StepReport> ToReport(const google::protobuf::RepeatedPtrField<v1::AgentStep>& agents,
+                                             const google::protobuf::RepeatedField<float>& state);
+v1::GetActionsReply ToProto(const std::vector<outside::AgentAction>& actions);
+/// What a client must know of the world that the worker expects.
+v1::StartEpisodeReply ToProto(const std::string& episode_id, const env::EnvSpec& spec);
+
+}  // namespace troupe::rpc

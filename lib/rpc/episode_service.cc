@@ -1,0 +1,118 @@
+#include "lib/rpc/episode_service.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/base/status_macros.h"
+#include "lib/rpc/caller.h"
+#include "lib/rpc/convert.h"
+#include "lib/rpc/episode_codec.h"
+#include "lib/rpc/limits.h"
+#include "lib/rpc/parsed_size.h"
+#include "lib/rpc/transport.h"
+
+namespace troupe::rpc {
+namespace {
+
+using outside::StepKind;
+
+/// A step that waits for its actions. It owns itself until gRPC is done with it.
+class StepReactor final : public grpc::ServerUnaryReactor {
+ public:
+  StepReactor(outside::EpisodeBook& book, std::string episode_id, StepKind kind, const outside::StepReport& report,
+              grpc::ByteBuffer* reply)
+      : book_(book), episode_id_(std::move(episode_id)) {
+    const uint64_t call = book_.Act(episode_id_, kind, report,
+                                    [this, kind, reply](absl::StatusOr<std::vector<outside::AgentAction>> actions) {
+                                      if (actions.ok() && kind == StepKind::kGetActions)
+                                        *reply = Serialize(ToProto(*actions));
+                                      if (actions.ok() && kind == StepKind::kLogActions)
+                                        *reply = Serialize(v1::LogActionsReply());
+                                      Finish(ToGrpc(actions.status()));
+                                    });
+    call_ = call;
+  }
+
+  /// The client has gone, or its deadline has passed. gRPC calls this only after the constructor has returned, and
+  /// before OnDone.
+  void OnCancel() override { book_.GiveUp(episode_id_, call_); }
+  void OnDone() override { delete this; }
+
+ private:
+  outside::EpisodeBook& book_;
+  const std::string episode_id_;
+  uint64_t call_ = 0;
+};
+
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context, const absl::Status& status) {
+  grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
+  reactor->Finish(ToGrpc(status));
+  return reactor;
+}
+
+template <typename Request>
+absl::StatusOr<Request> Read(const grpc::ByteBuffer& bytes) {
+  Request request;
+  TROUPE_RETURN_IF_ERROR(ParseBounded(bytes, kEpisodeLimit, &request));
+  return request;
+}
+
+/// GetActions and LogActions.
+template <typename Request>
+grpc::ServerUnaryReactor* Step(outside::EpisodeBook& book, grpc::CallbackServerContext& context, StepKind kind,
+                               const grpc::ByteBuffer& bytes, grpc::ByteBuffer* reply) {
+  if (context.IsCancelled()) return Answer(context, absl::CancelledError("the call was cancelled before it was begun"));
+  const absl::StatusOr<Request> request = Read<Request>(bytes);
+  if (!request.ok()) return Answer(context, request.status());
+  const absl::StatusOr<outside::StepReport> report = ToReport(request->agents(), request->state());
+  if (!report.ok()) return Answer(context, report.status());
+  return new StepReactor(book, request->episode_id(), kind, *report, reply);
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* EpisodeService::StartEpisode(grpc::CallbackServerContext* context,
+                                                       const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
+  const absl::StatusOr<v1::StartEpisodeRequest> read = Read<v1::StartEpisodeRequest>(*request);
+  if (!read.ok()) return Answer(*context, read.status());
+  const absl::StatusOr<std::string> id = book_->Start(CallerOf(*context, Door::kAddress, peers_), read->episode_id());
+  if (id.ok()) *reply = Serialize(ToProto(*id, book_->spec()));
+  return Answer(*context, id.status());
+}
+
+grpc::ServerUnaryReactor* EpisodeService::GetActions(grpc::CallbackServerContext* context,
+                                                     const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
+  return Step<v1::GetActionsRequest>(*book_, *context, StepKind::kGetActions, *request, reply);
+}
+
+grpc::ServerUnaryReactor* EpisodeService::LogActions(grpc::CallbackServerContext* context,
+                                                     const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
+  return Step<v1::LogActionsRequest>(*book_, *context, StepKind::kLogActions, *request, reply);
+}
+
+grpc::ServerUnaryReactor* EpisodeService::LogReturns(grpc::CallbackServerContext* context,
+                                                     const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
+  const absl::StatusOr<v1::LogReturnsRequest> read = Read<v1::LogReturnsRequest>(*request);
+  if (!read.ok()) return Answer(*context, read.status());
+  std::vector<std::pair<std::string, double>> returns;
+  for (const v1::AgentReturn& each : read->returns()) returns.emplace_back(each.agent_id(), each.reward());
+  const absl::Status logged = book_->LogReturns(read->episode_id(), returns);
+  if (logged.ok()) *reply = Serialize(v1::LogReturnsReply());
+  return Answer(*context, logged);
+}
+
+grpc::ServerUnaryReactor* EpisodeService::EndEpisode(grpc::CallbackServerContext* context,
+                                                     const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
+  const absl::StatusOr<v1::EndEpisodeRequest> read = Read<v1::EndEpisodeRequest>(*request);
+  if (!read.ok()) return Answer(*context, read.status());
+  const absl::StatusOr<outside::End> end = FromProto(read->end());
+  if (!end.ok()) return Answer(*context, end.status());
+  const absl::StatusOr<outside::StepReport> report = ToReport(read->agents(), read->state());
+  if (!report.ok()) return Answer(*context, report.status());
+  const absl::Status ended = book_->EndEpisode(read->episode_id(), *end, *report);
+  if (ended.ok()) *reply = Serialize(v1::EndEpisodeReply());
+  return Answer(*context, ended);
+}
+
+}  // namespace troupe::rpc

@@ -1,0 +1,213 @@
+// Episodes over sockets: what a client that knows the .proto alone hears.
+
+#include "lib/rpc/episode_service.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <future>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/process_memory.h"
+#include "lib/env/slot_buffers.h"
+#include "lib/outside/lane_env.h"
+#include "lib/rpc/episode_server.h"
+#include "lib/rpc/grpc_deadline.h"
+#include "lib/rpc/limits.h"
+#include "lib/rpc/testing/raw_call.h"
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+namespace troupe::rpc {
+namespace {
+
+env::EnvSpec World() {
+  env::EnvSpec spec;
+  spec.name = "external";
+  spec.possible_agents.push_back(
+      {base::AgentId("cart"), *space::Space::Box(-1, 1, {2}), *space::Space::Discrete(2), true});
+  spec.state_kind = env::StateKind::kPerEnv;
+  spec.state_space = *space::Space::Box(-1, 1, {3});
+  return spec;
+}
+
+class EpisodeServiceTest : public testing::Test {
+ protected:
+  EpisodeServiceTest()
+      : address_(absl::StrCat("unix-abstract:troupe-episodes-", getpid(), "-",
+                              testing::UnitTest::GetInstance()->current_test_info()->name())),
+        book_(World(), {.episodes = 4}, &base::Clock::Real()) {
+    server_ = *EpisodeServer::Start(address_, {}, &book_);
+    stub_ = v1::ExternalEpisodes::NewStub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+  }
+
+  template <typename Request, typename Reply, typename Method>
+  absl::Status Call(Method method, const Request& request, Reply* reply, absl::Duration timeout = absl::Seconds(20)) {
+    grpc::ClientContext context;
+    context.set_deadline(GrpcDeadline(timeout));
+    return FromGrpc(((*stub_).*method)(&context, request, reply));
+  }
+  v1::StartEpisodeReply Start() {
+    v1::StartEpisodeReply reply;
+    EXPECT_EQ(Call(&v1::ExternalEpisodes::Stub::StartEpisode, v1::StartEpisodeRequest(), &reply), absl::OkStatus());
+    return reply;
+  }
+  static v1::GetActionsRequest Step(const std::string& id) {
+    v1::GetActionsRequest request;
+    request.set_episode_id(id);
+    v1::AgentStep* const agent = request.add_agents();
+    agent->set_agent_id("cart");
+    agent->add_observation(0.5f);
+    agent->add_observation(-0.5f);
+    agent->set_action_mask(std::string("\x01\x01", 2));
+    for (int i = 0; i < 3; ++i) request.add_state(0);
+    return request;
+  }
+  absl::Status Get(const v1::GetActionsRequest& request, absl::Duration timeout = absl::Seconds(20)) {
+    return Call(&v1::ExternalEpisodes::Stub::GetActions, request, &reply_, timeout);
+  }
+  /// A lane of a worker: takes the first step that comes, and plays action 1.
+  void PlayOne() {
+    env::SlotBuffers buffers(book_.spec(), 1);
+    outside::LaneEnv lane(&book_);
+    while (!book_.HasEpisode()) book_.Await(absl::Milliseconds(10));
+    ASSERT_TRUE(lane.Reset({1, base::EnvId(0), 0}, buffers.BeginStep(0)).ok());
+    EXPECT_EQ(buffers.observation(0, 0)[1], -0.5f);
+    space::ActionWord word;
+    word.i32 = 1;
+    book_.SetLogp(base::EnvId(0), base::AgentSlot(0), -0.75f);
+    const std::vector<const space::ActionWord*> actions = {&word};
+    ASSERT_TRUE(lane.StartStep(actions).ok());
+  }
+
+  const std::string address_;
+  outside::EpisodeBook book_;
+  std::unique_ptr<EpisodeServer> server_;
+  std::unique_ptr<v1::ExternalEpisodes::Stub> stub_;
+  v1::GetActionsReply reply_;
+};
+
+TEST_F(EpisodeServiceTest, AClientPlaysAnEpisode) {
+  const v1::StartEpisodeReply begun = Start();
+  ASSERT_EQ(begun.agents_size(), 1);
+  EXPECT_EQ(begun.agents(0).action_space(), "Discrete(2)");
+  EXPECT_EQ(begun.agents(0).observation_size(), 2u);
+  EXPECT_EQ(begun.agents(0).mask_size(), 2u);
+  EXPECT_EQ(begun.state_size(), 3u);
+  std::thread lane([this] { PlayOne(); });
+  EXPECT_EQ(Get(Step(begun.episode_id())), absl::OkStatus());
+  lane.join();
+  ASSERT_EQ(reply_.actions_size(), 1);
+  EXPECT_EQ(reply_.actions(0).agent_id(), "cart");
+  EXPECT_EQ(reply_.actions(0).discrete(0), 1);
+  EXPECT_EQ(reply_.actions(0).log_prob(), -0.75f);
+  v1::LogReturnsRequest returns;
+  returns.set_episode_id(begun.episode_id());
+  returns.add_returns()->set_agent_id("cart");
+  v1::LogReturnsReply logged;
+  EXPECT_EQ(Call(&v1::ExternalEpisodes::Stub::LogReturns, returns, &logged), absl::OkStatus());
+  v1::EndEpisodeRequest end;
+  end.set_episode_id(begun.episode_id());
+  end.set_end(v1::EPISODE_END_TERMINATED);
+  for (int i = 0; i < 3; ++i) end.add_state(0);
+  v1::EndEpisodeReply ended;
+  EXPECT_EQ(Call(&v1::ExternalEpisodes::Stub::EndEpisode, end, &ended), absl::OkStatus());
+  EXPECT_EQ(Call(&v1::ExternalEpisodes::Stub::EndEpisode, end, &ended).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// Each refusal has its code, and the call that is mended is served.
+TEST_F(EpisodeServiceTest, BadInputIsRefusedAndTheNextCallServed) {
+  const std::string id = Start().episode_id();
+  using absl::StatusCode;
+  const auto expect = [&](StatusCode code, const std::function<void(v1::GetActionsRequest*)>& spoil) {
+    v1::GetActionsRequest request = Step(id);
+    spoil(&request);
+    const absl::Status status = Get(request);
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_FALSE(book_.HasEpisode()) << "nothing is learned from it";
+  };
+  expect(StatusCode::kNotFound, [](auto* request) { request->set_episode_id("nobody's"); });
+  expect(StatusCode::kInvalidArgument, [](auto* request) { request->clear_agents(); });
+  expect(StatusCode::kInvalidArgument, [](auto* request) { request->mutable_agents(0)->add_observation(0); });
+  expect(StatusCode::kInvalidArgument, [](auto* request) { request->mutable_agents(0)->set_observation(0, NAN); });
+  expect(StatusCode::kInvalidArgument, [](auto* request) { request->mutable_agents(0)->set_image("ab"); });
+  expect(StatusCode::kInvalidArgument,
+         [](auto* request) { request->mutable_agents(0)->set_action_mask(std::string(2, '\0')); });
+  expect(StatusCode::kInvalidArgument,
+         [](auto* request) { request->mutable_agents(0)->set_end(static_cast<v1::EpisodeEnd>(7)); });
+  expect(StatusCode::kInvalidArgument, [](auto* request) { request->add_state(0); });
+  expect(StatusCode::kFailedPrecondition, [](auto* request) { request->mutable_agents(0)->set_reward(1); });
+  std::thread lane([this] { PlayOne(); });
+  EXPECT_EQ(Get(Step(id)), absl::OkStatus());
+  lane.join();
+}
+
+TEST_F(EpisodeServiceTest, WhatIsNoRequestIsRefusedBeforeItIsRead) {
+  const std::string method = "/troupe.v1.ExternalEpisodes/GetActions";
+  EXPECT_EQ(RawCall(address_, method, "\xff\xff").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(RawCall(address_, method, std::string(kMaxMessageBytes + 1, '\0')).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  std::string many;  // empty agents, two bytes each, which would take hundreds
+  for (int i = 0; i < 20000; ++i) many += std::string("\x12\x00", 2);
+  EXPECT_EQ(RawCall(address_, method, many).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+// The door is one of its own: who may play may not ask, sample or steer.
+TEST_F(EpisodeServiceTest, NothingElseIsServedHere) {
+  for (const char* const method : {"/troupe.v1.Control/Drain", "/troupe.v1.Monitor/GetStatus",
+                                   "/troupe.v1.Query/ComputeActions", "/troupe.v1.Rollout/Rollout"}) {
+    EXPECT_EQ(RawCall(address_, method, "").status().code(), absl::StatusCode::kUnimplemented) << method;
+  }
+}
+
+TEST_F(EpisodeServiceTest, ACallThatIsGivenUpLosesItsEpisode) {
+  const std::string id = Start().episode_id();
+  EXPECT_EQ(Get(Step(id), absl::Milliseconds(50)).code(), absl::StatusCode::kDeadlineExceeded);
+  while (book_.counters().lost == 0) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_EQ(Get(Step(id)).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(book_.num_open(), 0u);
+}
+
+// A thousand clients that vanish in mid-call make room for each other, and leave nothing behind.
+TEST_F(EpisodeServiceTest, ClientsThatVanishLeaveNothingBehind) {
+  outside::EpisodeBook book(World(), {.episodes = 4, .idle = absl::Milliseconds(5)}, &base::Clock::Real());
+  const std::string address = address_ + "-2";
+  const std::unique_ptr<EpisodeServer> server = *EpisodeServer::Start(address, {}, &book);
+  const auto stub = v1::ExternalEpisodes::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  int64_t settled_bytes = 0;
+  for (int i = 0; i < 1000; ++i) {
+    if (i == 300) settled_bytes = base::ProcessMemory::Now().rss_bytes;
+    v1::StartEpisodeReply begun;
+    for (bool is_open = false; !is_open;) {
+      grpc::ClientContext context;
+      is_open = stub->StartEpisode(&context, v1::StartEpisodeRequest(), &begun).ok();
+      book.Tick();  // of some the call has never come
+    }
+    grpc::ClientContext context;
+    v1::GetActionsReply reply;
+    const v1::GetActionsRequest request = Step(begun.episode_id());
+    std::promise<void> over;
+    stub->async()->GetActions(&context, &request, &reply, [&over](grpc::Status) { over.set_value(); });
+    if (i % 2 == 0) book.Await(absl::Milliseconds(5));
+    context.TryCancel();
+    over.get_future().wait();
+  }
+  while (book.num_open() > 0) book.Tick();
+  EXPECT_EQ(book.counters().begun, 1000);
+  EXPECT_EQ(book.counters().lost, 1000);
+  EXPECT_LT(base::ProcessMemory::Now().rss_bytes - settled_bytes, 4 << 20);
+}
+
+TEST_F(EpisodeServiceTest, WhoWaitsHearsThatTheServerEnds) {
+  const std::string id = Start().episode_id();
+  std::thread ends([this] {
+    while (!book_.HasEpisode()) book_.Await(absl::Milliseconds(10));
+    server_->Shutdown(absl::Seconds(5));
+  });
+  EXPECT_EQ(Get(Step(id)).code(), absl::StatusCode::kUnavailable);
+  ends.join();
+}
+
+}  // namespace
+}  // namespace troupe::rpc

@@ -1,0 +1,105 @@
+#include "lib/run/episode_door.h"
+
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/clock.h"
+#include "lib/base/exit_code.h"
+#include "lib/base/log.h"
+#include "lib/base/status_macros.h"
+#include "lib/config/external.h"
+#include "lib/rpc/address.h"
+
+namespace troupe::run {
+namespace {
+
+constexpr absl::Duration kGoodbye = absl::Seconds(1);
+/// Between two looks at the clients.
+constexpr absl::Duration kTickInterval = absl::Milliseconds(100);
+constexpr int kMostWorkers = 1024;
+constexpr mode_t kPrivateFolder = 0700;
+constexpr mode_t kPrivateSocket = 0600;
+
+outside::EpisodeLimits LimitsOf(const config::ExternalOptions& options) {
+  outside::EpisodeLimits limits;
+  limits.episodes = options.max_episodes;
+  limits.idle = options.idle_timeout;
+  return limits;
+}
+
+/// "unix:RUN/external/episodes-2.sock"
+std::string Numbered(const std::string& address, int number) {
+  if (number == 1) return address;
+  const size_t dot = address.rfind(".sock");
+  const std::string stem = dot == std::string::npos ? address : address.substr(0, dot);
+  return absl::StrCat(stem, "-", number, dot == std::string::npos ? "" : ".sock");
+}
+
+}  // namespace
+
+EpisodeDoor::EpisodeDoor(const config::ResolvedRun& run)
+    : book_(*run.env.external, LimitsOf(config::ExternalOptionsOf(run.config)), &base::Clock::Real()) {}
+
+absl::Status EpisodeDoor::Listen(const std::string& text, const rpc::TransportSecurity& security) {
+  TROUPE_ASSIGN_OR_RETURN(const rpc::Address address, rpc::ParseAddress(text));
+  const bool is_file = address.kind == rpc::Address::Kind::kUnix;
+  const size_t slash = address.path.rfind('/');
+  if (is_file && slash != std::string::npos) mkdir(address.path.substr(0, slash).c_str(), kPrivateFolder);
+  for (int number = 1; number <= (is_file ? kMostWorkers : 1); ++number) {
+    absl::StatusOr<std::unique_ptr<rpc::EpisodeServer>> server =
+        rpc::EpisodeServer::Start(Numbered(text, number), security, &book_);
+    if (server.ok()) {
+      server_ = *std::move(server);
+      // Whoever else may enter the folder is turned away by the server, too.
+      if (is_file) chmod(Numbered(address.path, number).c_str(), kPrivateSocket);
+      return absl::OkStatus();
+    }
+    if (!is_file || !absl::IsAlreadyExists(server.status())) return server.status();
+  }
+  return absl::AlreadyExistsError(absl::StrCat(text, " and ", kMostWorkers - 1, " after it are in use"));
+}
+
+absl::StatusOr<std::unique_ptr<EpisodeDoor>> EpisodeDoor::Open(const config::ResolvedRun& run,
+                                                               const std::string& address,
+                                                               const rpc::TransportSecurity& security) {
+  const std::string own = config::ExternalOptionsOf(run.config).address;
+  if (own.empty() && address.empty()) {
+    return absl::InvalidArgumentError(
+        "env.external.address is empty, and this worker knows no run folder, expected where its clients come: give "
+        "--set env.external.address=unix:PATH or HOST:PORT beside --config");
+  }
+  auto door = std::unique_ptr<EpisodeDoor>(new EpisodeDoor(run));
+  if (const absl::Status listens = door->Listen(own.empty() ? address : own, security); !listens.ok()) {
+    return absl::Status(listens.code(), absl::StrCat("env.external.address: ", std::string(listens.message())));
+  }
+  TROUPE_INFO("worlds outside come to address=\"{}\"", door->address());
+  return door;
+}
+
+void EpisodeDoor::Close() {
+  book_.Close();
+  if (server_ != nullptr) server_->Shutdown(kGoodbye);
+}
+
+absl::Status TendedDoor::Open(const config::ResolvedRun& run, const rpc::TransportSecurity& security,
+                              std::function<bool()> is_over) {
+  if (run.env.external == nullptr) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<EpisodeDoor>> opened = EpisodeDoor::Open(run, /*address=*/"", security);
+  if (!opened.ok()) return base::RefusedIfFinal(opened.status());
+  door_ = *std::move(opened);
+  loop_.emplace("episodes", [this, is_over = std::move(is_over)] {
+    door_->Tick();
+    if (is_over()) door_->book()->Close();
+    return kTickInterval;
+  });
+  return absl::OkStatus();
+}
+
+void TendedDoor::Close() {
+  loop_.reset();
+  if (door_ != nullptr) door_->Close();
+}
+
+}  // namespace troupe::run

@@ -1,0 +1,186 @@
+"""Trains a world of one's own: a simulator, a game server or a machine plays episodes and asks a run for its agents' actions (docs/external.md).
+
+    import troupe
+
+    with troupe.ExternalEnv("runs/my_run") as env:  # where `troupe train` has env.external
+        episode = env.start_episode()
+        observation = world.reset()
+        while True:
+            action = env.get_actions(episode, {"cart": observation})["cart"]
+            observation, reward, terminated, truncated = world.step(action)
+            env.log_returns(episode, {"cart": reward})
+            if terminated or truncated:
+                break
+        env.end_episode(episode, {"cart": observation}, truncated=truncated)
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+try:
+    import grpc
+    import numpy as np
+    from google.protobuf.message import Message
+except ImportError as error:
+    raise ImportError(f"troupe.external needs numpy, grpcio and protobuf ({error}): python3 -m pip install numpy grpcio protobuf") from None
+
+from troupe import query_calls
+from troupe.env_adapters.spaces import SpaceCodec
+from troupe.envs import spaces
+from troupe.query_calls import QueryError
+from troupe.v1 import episodes_pb2 as messages
+
+SOCKET = os.path.join("external", "episodes.sock")  # in a run's folder
+_METHOD = "/troupe.v1.ExternalEpisodes/"
+
+
+class EpisodeError(QueryError):
+    """`code`: the status, as "INVALID_ARGUMENT" (what does not fit the spaces), "FAILED_PRECONDITION" (the episode is over, an agent is done),
+    "ABORTED" (the worker gave the episode up: begin another), "UNAVAILABLE" (the worker is gone: begin another when it is back)."""
+
+
+class _Agent:
+    """One of the world's agents, as the run wants it."""
+
+    def __init__(self, agent: messages.WorldAgent) -> None:
+        self.observation_space = spaces.parse(agent.observation_space)
+        self.action_space = spaces.parse(agent.action_space)
+        self.has_action_mask = agent.has_action_mask
+        self._observation, self._action = SpaceCodec(self.observation_space.description()), SpaceCodec(self.action_space.description())
+        self._discrete = np.array(self.action_space.words_are_discrete())
+
+    def observe(self, observation: Any) -> Dict[str, Any]:
+        row = np.empty(self._observation.flat_size, dtype=self._observation.flat_dtype)
+        self._observation.flatten_into(observation, row)
+        return {"image": row.tobytes()} if row.dtype == np.uint8 else {"observation": row.tolist()}
+
+    def mask(self, mask: Any) -> bytes:
+        return self._action.flatten_mask(mask).tobytes()
+
+    def action(self, action: messages.AgentAction) -> Any:
+        words = np.empty(self._discrete.size, dtype=np.int32)
+        if len(action.discrete) != self._discrete.sum() or len(action.continuous) != (~self._discrete).sum():
+            raise ValueError(f"the action of {action.agent_id} has not as many words as its space")
+        words[self._discrete] = action.discrete
+        words[~self._discrete] = np.array(action.continuous, dtype=np.float32).view(np.int32)
+        return self._action.unflatten_action(words)
+
+    def words(self, action: Any) -> List[int]:
+        """Of a discrete action."""
+        words = np.zeros(self._discrete.size, dtype=np.int32)
+        self.action_space.encode(action, words, words.view(np.float32))
+        return words[self._discrete].tolist()
+
+
+class ExternalEnv:
+    """A connection to where a run's clients come, for any number of episodes. Thread-safe but for `log_probs`; one call of an episode at a time.
+
+    agents: {agent id: its observation_space and action_space}, known from the first start_episode on. Observations and actions are in the forms of
+    these. log_probs: {agent id: log-probability} of the last get_actions' actions."""
+
+    def __init__(self, address: str, timeout: float = 60.0, insecure_plaintext_network: bool = False, credentials: Any = None,
+                 metadata: Iterable[Tuple[str, str]] = ()) -> None:
+        """`address`: env.external.address (unix:PATH or HOST:PORT), or a run's folder. `timeout`: seconds for each call; it has to last for an update of
+        the learner, since actions wait for that. `insecure_plaintext_network`, `credentials`, `metadata`: as troupe.query.PolicyClient."""
+        if os.path.isdir(address):
+            address = "unix:" + os.path.abspath(os.path.join(address, SOCKET))
+        query_calls.check_address(address, insecure_plaintext_network, credentials)
+        self._timeout = timeout
+        self._metadata = tuple(metadata)
+        self._channel = query_calls.open_channel(grpc, address, credentials)
+        self.agents: Dict[str, _Agent] = {}
+        self.log_probs: Dict[str, float] = {}
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def __enter__(self) -> "ExternalEnv":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def start_episode(self, episode_id: str = "") -> str:
+        """Begins an episode; its id is `episode_id`, or one that the worker draws. EpisodeError."""
+        episode, agents = self._call("StartEpisode", messages.StartEpisodeRequest(episode_id=episode_id), messages.StartEpisodeReply,
+                                     lambda reply: (reply.episode_id, _of_agents(reply.agents)))
+        if not self.agents:
+            self.agents = {agent.agent_id: _Agent(agent) for agent in agents}
+        return episode
+
+    def get_actions(self, episode: str, observations: Mapping[str, Any], *, action_masks: Optional[Mapping[str, Any]] = None,
+                    rewards: Optional[Mapping[str, float]] = None, terminateds: Sequence[str] = (), truncateds: Sequence[str] = (),
+                    state: Any = None) -> Dict[str, Any]:
+        """-> {agent id: action} of the agents that are observed and go on: one step of the episode. action_masks: flat, or as Gymnasium's `sample`
+        takes them; rewards: since the agents' last actions, besides what log_returns said; terminateds, truncateds: ids of agents that leave, with their
+        last observations where they have any; state: the global state, flattened. A call that fails with UNAVAILABLE or DEADLINE_EXCEEDED has lost the
+        episode. EpisodeError; ValueError for what does not fit the spaces."""
+        steps = self._steps(observations, action_masks, rewards, terminateds, truncateds)
+        request = messages.GetActionsRequest(episode_id=episode, agents=steps, state=_state(state))
+        actions = self._call("GetActions", request, messages.GetActionsReply, lambda reply: _of_agents(reply.actions))
+        self.log_probs = {action.agent_id: action.log_prob for action in actions}
+        return {action.agent_id: self._agent(action.agent_id).action(action) for action in actions}
+
+    def log_actions(self, episode: str, observations: Mapping[str, Any], actions: Mapping[str, Any], log_probs: Mapping[str, float], *,
+                    action_masks: Optional[Mapping[str, Any]] = None, rewards: Optional[Mapping[str, float]] = None, terminateds: Sequence[str] = (),
+                    truncateds: Sequence[str] = (), state: Any = None) -> None:
+        """The same for actions that were decided here: discrete ones, each with the log-probability of the policy that drew it."""
+        logged = {agent: messages.AgentAction(agent_id=agent, discrete=self._agent(agent).words(action), log_prob=log_probs.get(agent))
+                  for agent, action in actions.items()}
+        steps = self._steps(observations, action_masks, rewards, terminateds, truncateds, logged)
+        self._call("LogActions", messages.LogActionsRequest(episode_id=episode, agents=steps, state=_state(state)), messages.LogActionsReply)
+
+    def log_returns(self, episode: str, rewards: Mapping[str, float]) -> None:
+        """Adds to the agents' rewards since their last actions: of all of them, or of none. EpisodeError."""
+        returns = [messages.AgentReturn(agent_id=agent, reward=float(reward)) for agent, reward in rewards.items()]
+        self._call("LogReturns", messages.LogReturnsRequest(episode_id=episode, returns=returns), messages.LogReturnsReply)
+
+    def end_episode(self, episode: str, observations: Optional[Mapping[str, Any]] = None, *, truncated: bool = False,
+                    rewards: Optional[Mapping[str, float]] = None, state: Any = None) -> None:
+        """Ends the episode: by the task, or with `truncated` by a limit, where the value of the last observations counts. EpisodeError."""
+        steps = self._steps(observations or {}, None, rewards, (), ())
+        end = messages.EPISODE_END_TRUNCATED if truncated else messages.EPISODE_END_TERMINATED
+        self._call("EndEpisode", messages.EndEpisodeRequest(episode_id=episode, end=end, agents=steps, state=_state(state)), messages.EndEpisodeReply)
+
+    def _agent(self, agent: str) -> _Agent:
+        if agent not in self.agents:
+            known = ", ".join(list(self.agents)[:8]) or "start_episode, which tells the agents"
+            raise ValueError(f"there is no agent {agent!r}, expected {known}")
+        return self.agents[agent]
+
+    def _steps(self, observations: Mapping[str, Any], masks: Optional[Mapping[str, Any]], rewards: Optional[Mapping[str, float]],
+               terminateds: Sequence[str], truncateds: Sequence[str],
+               actions: Optional[Mapping[str, messages.AgentAction]] = None) -> List[messages.AgentStep]:
+        masks, rewards, actions = masks or {}, rewards or {}, actions or {}
+        steps = []
+        for agent in dict.fromkeys((*observations, *rewards, *terminateds, *truncateds)):
+            known = self._agent(agent)
+            seen = known.observe(observations[agent]) if agent in observations else {}
+            end = (messages.EPISODE_END_TERMINATED if agent in terminateds else
+                   messages.EPISODE_END_TRUNCATED if agent in truncateds else messages.EPISODE_END_NONE)
+            # Without one everything is allowed.
+            mask = known.mask(masks.get(agent)) if (known.has_action_mask and seen) or agent in masks else b""
+            steps.append(messages.AgentStep(agent_id=agent, **seen, action_mask=mask, reward=float(rewards.get(agent, 0.0)), end=end, action=actions.get(agent)))
+        return steps
+
+    def _call(self, name: str, request: Message, kind: Any, read: Callable[[Any], Any] = lambda reply: None) -> Any:
+        try:
+            reply = self._channel.unary_unary(_METHOD + name)(request.SerializeToString(), timeout=self._timeout, metadata=self._metadata)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.CANCELLED:  # by nobody here: the call came to a server that is going down
+                raise EpisodeError("UNAVAILABLE", "the worker is ending") from None
+            raise EpisodeError(error.code().name, error.details()) from None
+        try:
+            return read(query_calls.parse(kind, reply))
+        except QueryError as error:
+            raise EpisodeError(error.code, str(error).partition(": ")[2]) from None
+
+
+def _of_agents(parts: Any) -> Any:
+    return query_calls.bounded(parts, query_calls.MAX_AGENTS, "agents")
+
+
+def _state(state: Any) -> Any:
+    return () if state is None else np.asarray(state, dtype=np.float32).reshape(-1).tolist()

@@ -1,0 +1,157 @@
+"""Worlds outside: clients that play episodes of their own and train a run with them, by stubs of the .proto alone and by troupe.ExternalEnv."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+
+import harness
+
+sys.path.insert(0, os.path.join(sys.argv[2], "python"))
+
+from troupe import external  # noqa: E402  of the source under test
+
+# Two agents; "late" comes at the second step and leaves at the fourth, both without the other.
+TWO = """
+env:
+  external:
+    spaces:
+      early: {obs_space: "Box(-1, 1, [2])", act_space: "Discrete(3)", action_mask: true}
+      late: {obs_space: "Dict{at: Box(-1, 1, [2]), kind: Discrete(2)}", act_space: "Box(-1, 1, [1])"}
+multi_agent: {policy_mapping: per_agent}
+algorithm: {name: mappo, train_batch_size: 40, minibatch_size: 20, num_epochs: 1}
+model: {actor_hidden_sizes: [8], critic_hidden_sizes: [8]}
+num_workers: 0
+num_envs_per_worker: 2
+stop: {env_steps: 200}
+experiment: {write_interval: 40}
+"""
+
+
+class ExternalTest(harness.RunningTestCase):
+    def socket(self, run):
+        return self.path("runs", run, "external", "episodes.sock")
+
+    def stubs(self):
+        """What protoc makes of the one file, beside play.py."""
+        plugin = subprocess.run(["which", "grpc_python_plugin"], capture_output=True, text=True, check=True).stdout.strip()
+        proto = os.path.join(self.source, "proto", "troupe", "v1")
+        subprocess.run(["protoc", "-I", proto, f"--python_out={self.folder}", f"--grpc_python_out={self.folder}",
+                        f"--plugin=protoc-gen-grpc_python={plugin}", "episodes.proto"], check=True)
+
+    def play(self):
+        """A client in plain Python, killed at the end of the test."""
+        with open(self.path("clients"), "a") as log:
+            client = subprocess.Popen([sys.executable, "-B", os.path.join(self.source, "examples", "external_cartpole", "play.py"),
+                                       f"unix:{self.socket('outside')}"], cwd=self.folder, stdout=log, stderr=subprocess.STDOUT,
+                                      env={**os.environ, "PYTHONPATH": self.folder})
+        self.addCleanup(client.wait)
+        self.addCleanup(client.kill)
+        return client
+
+    def assert_code(self, code, call, *arguments, **named):
+        with self.assertRaises(external.EpisodeError) as caught:
+            call(*arguments, **named)
+        self.assertEqual(caught.exception.code, code, caught.exception)
+
+    def test_a_cartpole_trains_through_stubs_and_outlives_its_worker(self):
+        self.stubs()
+        train = self.start(self.example("external_cartpole/cartpole.yaml"), "--name", "outside", "--set", "experiment.write_interval=512")
+        self.await_true(lambda: os.path.exists(self.socket("outside")), "the door")
+        self.assertIn(f"unix:{self.socket('outside')}", self.log_text(), "who trains is told where clients come")
+        self.await_true(lambda: stat.S_IMODE(os.stat(self.socket("outside")).st_mode) == 0o600, "a private socket")
+        self.assertEqual(stat.S_IMODE(os.stat(os.path.dirname(self.socket("outside"))).st_mode), 0o700)
+        clients = [self.play(), self.play()]
+        progress = self.path("runs", "outside", "progress.jsonl")
+        self.await_true(lambda: os.path.exists(progress) and os.path.getsize(progress) > 0, "an update")
+        worker, = self.workers(train)
+        os.kill(worker, signal.SIGKILL)
+        for client in clients:
+            self.assertEqual(client.wait(timeout=30), 0)
+        with open(self.path("clients")) as log:
+            self.assertEqual(log.read().count("the run is over: UNAVAILABLE"), 2, "its episodes are gone, which its clients hear")
+        self.await_true(lambda: self.workers(train) not in ([], [worker]), "another worker")
+        clients = [self.play(), self.play()]
+        self.assertEqual(train.wait(timeout=150), 0, self.log_text())
+        for client in clients:
+            client.wait(timeout=30)
+        summary = self.summary("outside")
+        self.assertRegex(summary["reason"], "episode_return")
+        self.assert_adds_up(summary, batch=512)
+        self.assertEqual(summary["env_errors"], 0, "clients and workers that go are no failing environments")
+        self.assert_nothing_left()
+
+    def episode(self, env, steps=6):
+        """Of the two agents."""
+        episode = env.start_episode()
+        for step in range(steps):
+            seen = {"early": [0.0, step / 10]}
+            if 1 <= step <= 3:
+                seen["late"] = {"at": [0.5, 0.5], "kind": step % 2}
+            actions = env.get_actions(episode, seen, action_masks={"early": [1, 0, 1]}, rewards={"early": 1.0} if step else None,
+                                      terminateds=["late"] if step == 3 else ())
+            acting = {"early"} | ({"late"} if step in (1, 2) else set())
+            self.assertEqual(set(actions), acting)
+            self.assertIn(actions["early"], (0, 2))
+            if "late" in acting:
+                env.log_returns(episode, {"late": 0.5})
+        env.end_episode(episode, {"early": [1.0, 1.0]}, rewards={"early": 1.0})
+        return episode
+
+    def test_agents_come_and_leave_and_what_does_not_fit_is_refused(self):
+        train = self.start(self.write("two.yaml", TWO), "--name", "two")
+        self.await_true(lambda: os.path.exists(self.socket("two")), "the door")
+        with external.ExternalEnv(self.path("runs", "two"), timeout=30) as env:
+            over = self.episode(env)
+            self.assert_code("FAILED_PRECONDITION", env.get_actions, over, {"early": [0, 0]})
+            self.assert_code("ALREADY_EXISTS", env.start_episode, over)
+            self.assert_code("NOT_FOUND", env.log_returns, "nobody", {})
+            episode = env.start_episode("mine")
+            self.assert_code("FAILED_PRECONDITION", env.log_returns, episode, {"late": 1.0})
+            self.assert_code("INVALID_ARGUMENT", env.get_actions, episode, {"early": [0, float("nan")]})
+            self.assert_code("INVALID_ARGUMENT", env.get_actions, episode, {"early": [0, 0]}, action_masks={"early": [0, 0, 0]})
+            self.assert_code("INVALID_ARGUMENT", env.get_actions, episode, {"early": [0, 0]}, state=[1])
+            self.assert_code("INVALID_ARGUMENT", env.log_actions, episode, {"early": [0, 0]}, {"early": 3}, {"early": -1.0})
+            self.assert_code("INVALID_ARGUMENT", env.log_actions, episode, {"early": [0, 0]}, {"early": 2}, {})
+            env.log_actions(episode, {"early": [0, 0]}, {"early": 2}, {"early": -1.0})  # the next call is served
+            env.end_episode(episode, truncated=True)
+            # It trains to its end, for which nobody has to wait.
+            errors = []
+            while train.poll() is None:
+                try:
+                    self.episode(env)
+                except external.EpisodeError as error:
+                    errors.append(error.code)
+            self.assertLessEqual(set(errors), {"UNAVAILABLE", "FAILED_PRECONDITION"})
+        self.assertEqual(train.returncode, 0, self.log_text())
+        summary = self.summary("two")
+        self.assert_adds_up(summary)
+        self.assertEqual(summary["env_errors"], 0)
+        self.assertFalse(os.path.exists(self.socket("two")), "nobody listens any more")
+        done = self.troupe("evaluate", "runs/two", ok=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("the world is outside", done.stdout + done.stderr)
+
+    def test_a_run_without_clients_ends_when_it_is_told_to(self):
+        train = self.start(self.write("two.yaml", TWO), "--name", "two", "--workers", "1")
+        self.await_true(lambda: os.path.exists(self.socket("two")), "the door")
+        with external.ExternalEnv(self.path("runs", "two"), timeout=30) as env:
+            heard = []
+            waits = threading.Thread(target=lambda: heard.append(self.assert_code("UNAVAILABLE", self.episode, env, 10**6)))
+            waits.start()
+            self.await_true(lambda: os.path.exists(self.path("runs", "two", "progress.jsonl")), "an update")
+            train.send_signal(signal.SIGTERM)
+            waits.join(timeout=30)
+            self.assertEqual(heard, [None], "who waits hears that the run ends")
+        self.assertEqual(train.wait(timeout=30), 0, self.log_text())
+        again = self.start("--resume", "runs/two")
+        self.await_true(lambda: os.path.exists(self.socket("two")), "the door")
+        again.send_signal(signal.SIGTERM)
+        self.assertEqual(again.wait(timeout=30), 0, self.log_text())
+        self.assert_nothing_left()
+
+
+if __name__ == "__main__":
+    harness.main()
