@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "lib/envhost/episode_tracks.h"
 #include "lib/envhost/host_options.h"
