@@ -64,8 +64,8 @@ def main():
         try:
             returns.append(play(stub, world))
         except grpc.RpcError as error:
-            if error.code() == grpc.StatusCode.ABORTED:
-                continue  # the worker gave the episode up: begin another
+            if error.code() in (grpc.StatusCode.ABORTED, grpc.StatusCode.DEADLINE_EXCEEDED):
+                continue  # the episode is over without us: begin another
             if error.code() == grpc.StatusCode.UNAVAILABLE and not returns:
                 time.sleep(0.5)  # the run has not begun yet
                 continue

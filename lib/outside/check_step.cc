@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<std::byte>> CheckObservation(const space::Space& spac
   return row;
 }
 
-absl::Status CheckMask(const env::AgentSpec& agent, const AgentReport& report) {
+absl::Status CheckMask(const env::AgentSpec& agent, StepKind kind, const AgentReport& report) {
   const std::string& mask = report.action_mask;
   if (!agent.has_action_mask || !report.observed()) {
     if (mask.empty()) return absl::OkStatus();
@@ -64,6 +64,8 @@ absl::Status CheckMask(const env::AgentSpec& agent, const AgentReport& report) {
     return Bad(report.agent, "byte ", odd - mask.begin(), " of its action mask is ", int{static_cast<uint8_t>(*odd)},
                ", expected 0 or 1");
   }
+  // Who does not act any more may be allowed nothing, as in the last position of a game.
+  if (kind == StepKind::kEnd || report.end != End::kNone) return absl::OkStatus();
   for (const ActionLeaf& leaf : space::ActionLeaves(agent.action_space)) {
     if (leaf.kind != ActionLeaf::Kind::kCategorical) continue;
     const auto begin = mask.begin() + leaf.mask_offset;
@@ -90,9 +92,11 @@ absl::Status CheckLogged(const env::AgentSpec& agent, const AgentReport& report,
                "its action has no log_prob: the run trains on-policy, and needs the log-probability with which the "
                "action was drawn; give it, or ask GetActions");
   }
-  // A density may exceed 1, a probability may not, but for the last bits.
-  if (!std::isfinite(*action.logp) || *action.logp > 1e-3f) {
-    return Bad(report.agent, "its log_prob is ", *action.logp, ", expected the logarithm of a probability");
+  // A density may exceed 1, a probability may not, but for the last bits. Of one that is next to nothing the ratio to
+  // any policy is so large that no step with it is finite, whoever else is in the minibatch.
+  if (!(*action.logp >= kMinLogProb && *action.logp <= 1e-3f)) {
+    return Bad(report.agent, "its log_prob is ", *action.logp, ", expected the logarithm of a probability, at least ",
+               kMinLogProb);
   }
   absl::StatusOr<std::vector<ActionWord>> words = FromClient(agent.action_space, action);
   if (!words.ok()) return Bad(report.agent, std::string(words.status().message()));
@@ -119,12 +123,12 @@ absl::StatusOr<AgentStep> CheckAgent(const env::EnvSpec& spec, StepKind kind, co
   step.slot = *slot;
   step.end = report.end;
   TROUPE_ASSIGN_OR_RETURN(step.observation, CheckObservation(agent.observation_space, report));
-  TROUPE_RETURN_IF_ERROR(CheckMask(agent, report));
+  TROUPE_RETURN_IF_ERROR(CheckMask(agent, kind, report));
   step.action_mask.assign(report.action_mask.begin(), report.action_mask.end());
-  step.reward = static_cast<float>(report.reward);
   if (!IsReward(report.reward)) {
     return Bad(report.agent, "its reward is ", report.reward, ", expected at most ", kMaxAbsReward, " either way");
   }
+  step.reward = static_cast<float>(report.reward);
   if (!step.observed() && step.end == End::kNone && step.reward == 0) {
     return Bad(report.agent, "the report says nothing of it, expected an observation, a reward or an end");
   }

@@ -72,6 +72,10 @@ TEST(CheckStepTest, WhatDoesNotFitIsSaidWithTheAgent) {
   report.action_mask = {0, 0, 0};
   EXPECT_EQ(ErrorOf(report),
             "agent \"a\": its action mask forbids all 3 values of word 0, expected at least one that is allowed");
+  report.end = End::kTruncated;
+  EXPECT_EQ(ErrorOf(report, StepKind::kEnd), "it fits") << "it does not act any more";
+  report.end = End::kNone;
+  EXPECT_EQ(ErrorOf(report, StepKind::kEnd), "it fits");
   report.action_mask = {1, 2, 1};
   EXPECT_EQ(ErrorOf(report), "agent \"a\": byte 1 of its action mask is 2, expected 0 or 1");
   report = Of("b");
@@ -116,7 +120,11 @@ TEST(CheckStepTest, LoggedActionsAreInTheirSpaceAndHaveALogProb) {
   EXPECT_EQ(error({{6}, {}, -0.5f}), "agent \"a\": its action takes value 1 of word 0, which its mask forbids");
   EXPECT_EQ(error({{5, 5}, {}, -0.5f}),
             "agent \"a\": its action has 2 discrete and 0 continuous words, expected 1 and 0");
-  EXPECT_EQ(error({{5}, {}, 0.5f}), "agent \"a\": its log_prob is 0.5, expected the logarithm of a probability");
+  EXPECT_EQ(error({{5}, {}, 0.5f}),
+            "agent \"a\": its log_prob is 0.5, expected the logarithm of a probability, at least -50");
+  EXPECT_EQ(error({{5}, {}, -50.0f}), "it fits");
+  EXPECT_EQ(error({{5}, {}, -50.5f}).substr(0, 34), "agent \"a\": its log_prob is -50.5, e");
+  EXPECT_NE(error({{5}, {}, std::numeric_limits<float>::quiet_NaN()}), "it fits");
   EXPECT_EQ(error({{}, {0, 0}, -0.5f}, "b").substr(0, 50), "agent \"b\": LogActions takes discrete actions alone");
   EXPECT_EQ(ErrorOf(Of("a"), StepKind::kLogActions), "agent \"a\": it acts, and its action is missing");
   AgentReport report = Of("a");

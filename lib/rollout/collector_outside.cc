@@ -29,6 +29,10 @@ void Collector::DropOutside(Lane& lane, const absl::Status& reason) {
   lane.env->Finish(nowhere.BeginStep(0)).IgnoreError();  // it has no episode any more
 }
 
+void Collector::TellItIsOver(const Lane& lane) {
+  config_.outside->Drop(lane.env_id, absl::AbortedError("a limit of the configuration ended it; begin another"));
+}
+
 int64_t Collector::StepsLeft() const {
   const auto awaited =
       std::count_if(active_.begin(), active_.end(), [](const Lane* lane) { return lane->in_flight && !lane->is_slow; });
@@ -71,7 +75,10 @@ absl::Status Collector::StartOutside(WeightSource& weights) {
     lane->start_status = lane->env->StartReset({config_.options.seed, lane->env_id, lane->episode});
     lane->in_flight = true;
     TROUPE_RETURN_IF_ERROR(StartEpisode(*lane));
-    if (!lane->in_episode) continue;
+    if (!lane->in_episode) {
+      TellItIsOver(*lane);
+      continue;
+    }
     ready_.push_back(lane);
     adopter_.LookAhead(*lane, weights);
   }
@@ -123,7 +130,10 @@ absl::StatusOr<bool> Collector::TakeAnswers(const sample::Grant& grant) {
       ++lane->steps_taken;
       --outside_left_;
     }
-    if (!lane->in_episode) continue;
+    if (!lane->in_episode) {
+      TellItIsOver(*lane);
+      continue;
+    }
     if (StepsLeft() > 0 || grant.complete_episodes) {
       ready_.push_back(lane);
     } else {

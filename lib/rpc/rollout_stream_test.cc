@@ -390,13 +390,23 @@ TEST_F(RolloutStreamTest, HeartbeatsBeyondLimitsEndTheirStream) {
        },
        "257 tracked names, expected at most 256"},
       {[](v1::Heartbeat* heartbeat) { heartbeat->add_tracked(); }, "a name of 1 to 128 printable characters"},
-      {[](v1::Heartbeat* heartbeat) { heartbeat->add_tracked()->set_name("a\nb"); }, "a finite sum"},
+      {[](v1::Heartbeat* heartbeat) { heartbeat->add_tracked()->set_name("a\nb"); }, "a sum of at most 1e+100"},
       {[](v1::Heartbeat* heartbeat) { heartbeat->add_tracked()->set_name(std::string(129, 'x')); }, "tracked \"xxx"},
       {[](v1::Heartbeat* heartbeat) {
          heartbeat->add_tracked()->set_name("a");
          heartbeat->mutable_tracked(0)->set_sum(std::numeric_limits<double>::infinity());
        },
        "tracked \"a\": inf over 0 episodes"},
+      {[](v1::Heartbeat* heartbeat) {
+         heartbeat->add_tracked()->set_name("a");
+         heartbeat->mutable_tracked(0)->set_sum(-2e100);
+       },
+       "tracked \"a\": -2e+100 over 0 episodes"},
+      {[](v1::Heartbeat* heartbeat) {
+         heartbeat->add_tracked()->set_name("a");
+         heartbeat->mutable_tracked(0)->set_episodes((int64_t{1} << 40) + 1);
+       },
+       "0 to 1099511627776 episodes"},
       {[](v1::Heartbeat* heartbeat) {
          heartbeat->add_tracked()->set_name("a");
          heartbeat->mutable_tracked(0)->set_episodes(-1);

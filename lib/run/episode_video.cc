@@ -59,6 +59,7 @@ class Film final : public rollout::EpisodeWatcher {
         canvas_(options.size, options.size + CaptionHeight(spec), options.size) {}
 
   absl::Status OnState(const rollout::WatchedState& state) override {
+    if (options_.cancelled != nullptr && *options_.cancelled) return absl::CancelledError("nobody wants the video now");
     if (state.step == 0) TROUPE_RETURN_IF_ERROR(Begin());
     if (!state.over && stride_ > 1 && state.step % stride_ != 0) return absl::OkStatus();
     canvas_.Clear();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -29,6 +30,8 @@ struct VideoOptions {
   VideoFormat format = VideoFormat::kGif;
   int64_t most_frames = 1000;               ///< of longer episodes every second step, or every third, ...
   int64_t most_bytes = int64_t{512} << 20;  ///< of a GIF
+  /// Where it is not null and true, nobody wants the video any more: CANCELLED at the next env step.
+  const std::atomic<bool>* cancelled = nullptr;
 };
 
 /// An episode as a file.

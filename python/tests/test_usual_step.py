@@ -105,6 +105,9 @@ class Host:
         """The one it was made with."""
         return self.adapter
 
+    def watch_of(self, ids, header, view):
+        """Nobody watches."""
+
     def seed_globals(self, seed):
         """Nothing draws."""
 

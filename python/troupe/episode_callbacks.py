@@ -26,10 +26,10 @@ class EpisodeCallbacks:
     """The callbacks of a process, in the order of the configuration."""
 
     def __init__(self, names: Sequence[str], step_timeout_s: float) -> None:
-        """Half of `step_timeout_s` is left to the environment, or to other calls of the request."""
+        """Half of `step_timeout_s` is left to the environment: the calls of a request share the other half, at most MAX_TIMEOUT_S."""
         self.off = ""  # why they are called no more
         self.enter: Callable[[int], None] = lambda hook: None  # told before each call which one it is, from 1, and 0 after it
-        self._timeout_s = min(MAX_TIMEOUT_S, step_timeout_s / 2)
+        self._timeout_s = self._left_s = min(MAX_TIMEOUT_S, step_timeout_s / 2)
         self._armed = False
         self._callbacks: List[Callback] = []
         self._names = list(names)
@@ -42,6 +42,10 @@ class EpisodeCallbacks:
             if _is_stop(error):
                 raise
             self._turn_off(f"cannot be made: {_describe(error)}")
+
+    def begin_request(self) -> None:
+        """The calls from here on have a time of their own."""
+        self._left_s = self._timeout_s
 
     def wants(self, hook: str) -> bool:
         """Whether somebody is called there."""
@@ -69,11 +73,14 @@ class EpisodeCallbacks:
     def _call_in_time(self, callback: Callable[[EpisodeContext], None], context: EpisodeContext) -> None:
         before = signal.signal(signal.SIGALRM, self._on_alarm)
         self._armed = True
-        rest, interval = signal.setitimer(signal.ITIMER_REAL, self._timeout_s)
+        begin = time.monotonic()
+        # Again and again: a callback may catch what it is interrupted with.
+        rest, interval = signal.setitimer(signal.ITIMER_REAL, max(self._left_s, 1e-3), 1.0)
         try:
             callback(context)
         finally:
             self._armed = False
+            self._left_s -= time.monotonic() - begin
             signal.setitimer(signal.ITIMER_REAL, rest, interval)  # an environment's own
             signal.signal(signal.SIGALRM, before)
 
@@ -120,6 +127,7 @@ class EpisodeWatch:
 
     def acting(self, acts: memoryview) -> None:
         """Before a step: who plays is known for those that act."""
+        self._callbacks.begin_request()
         context = self._context
         if context is None:
             return
@@ -147,6 +155,7 @@ class EpisodeWatch:
 
     def end(self) -> None:
         """The worker says that the episode is over."""
+        self._callbacks.begin_request()
         context, self._context = self._context, None
         if context is None:
             answer = self._callbacks.take([])
@@ -182,6 +191,7 @@ def call_ended(callbacks: EpisodeCallbacks, episodes: List[Dict[str, Any]], budg
         context.returns = episode["returns"]
         context.policies = episode["policies"]
         contexts.append(context)
+        callbacks.begin_request()
         callbacks.call("on_episode_end", context)
         if callbacks.off or time.monotonic() - begin > budget_s:
             break

@@ -109,10 +109,12 @@ class Follower:
             path = os.path.join(self._run, VIDEO_FOLDER, f"{env_steps}.gif")
             try:
                 status = os.lstat(path)
-            except FileNotFoundError:  # the learner keeps the newest alone
+                whole = stat.S_ISREG(status.st_mode) and status.st_size <= MOST_VIDEO_BYTES
+                video = self._wandb.Video(path, format="gif") if whole else None
+            except OSError:  # the learner keeps the newest alone
                 continue
-            if stat.S_ISREG(status.st_mode) and status.st_size <= MOST_VIDEO_BYTES:
-                self._session.log({VIDEO_KEY: self._wandb.Video(path, format="gif"), "env_steps": env_steps})
+            if video is not None:
+                self._session.log({VIDEO_KEY: video, "env_steps": env_steps})
             else:
                 self._warn(f"troupe.wandb_follow: left out {path}: no file of at most {MOST_VIDEO_BYTES} bytes")
             self._state["film"] = env_steps

@@ -22,6 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
+constexpr double kMostOfX = 9e15;  // whole numbers are exact up to there
 constexpr size_t kMostMetricsNamed = 8;
 constexpr size_t kMostPolicies = 6;
 constexpr char kPolicy[] = "policy/";
@@ -71,13 +72,6 @@ absl::Status ForEachLine(const storage::OpenFile& file, Take take) {
   return absl::OkStatus();
 }
 
-std::optional<double> ValueOf(const Json& line, const std::string& key) {
-  const auto found = line.find(key);
-  if (found == line.end() || !found->is_number()) return std::nullopt;
-  const double value = found->get<double>();
-  return std::isfinite(value) ? std::optional<double>(value) : std::nullopt;
-}
-
 absl::Status NoSuchMetric(const std::string& folder, const std::string& metric, const std::set<std::string>& there) {
   const std::vector<std::string> names(there.begin(), there.end());
   const std::string nearest = base::NearestName(metric, names);
@@ -113,9 +107,9 @@ absl::StatusOr<Curve> ReadCurve(const std::string& folder, const std::string& me
   TROUPE_RETURN_IF_ERROR(ForEachLine(**file, [&](const std::string& text) {
     const Json line = Json::parse(text, nullptr, false);
     if (!line.is_object()) return;
-    const std::optional<double> at = ValueOf(line, x);
-    const std::optional<double> value = ValueOf(line, metric);
-    if (at && value) {
+    const std::optional<double> at = NumberIn(line, x);
+    const std::optional<double> value = NumberIn(line, metric);
+    if (at && *at >= 0 && *at < kMostOfX && value) {
       while (!curve.x.empty() && curve.x.back() >= *at) {
         curve.x.pop_back();
         curve.values.pop_back();

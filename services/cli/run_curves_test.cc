@@ -37,6 +37,14 @@ TEST(RunCurvesTest, ACurveIsReadFromLines) {
   EXPECT_EQ(curve->At(20), 1);
   EXPECT_EQ(curve->At(19), std::nullopt);
   EXPECT_EQ(curve->At(51), std::nullopt);
+  // A run's files may hold any numbers; of these sums and squares would be none.
+  const storage::ScratchDirectory odd;
+  std::ofstream(odd.path() + "/progress.jsonl")
+      << "{\"env_steps\":-1,\"return_sum\":1}\n{\"env_steps\":1,\"return_sum\":1e300}\n"
+      << "{\"env_steps\":2,\"return_sum\":-1e99}\n{\"env_steps\":1e300,\"return_sum\":1}\n";
+  const auto kept = ReadCurve(odd.path(), "return_sum", "env_steps");
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_THAT(kept->x, ElementsAre(2));
   const absl::Status missing = ReadCurve(folder.path(), "return_som", "env_steps").status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.message()), HasSubstr("the nearest is \"return_sum\""));

@@ -65,15 +65,8 @@ void ReadConfig(const std::string& folder, RunRecord* run) {
   run->keys = KeysOf(config->WithoutSecrets());
 }
 
-std::optional<double> FiniteNumber(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  if (found == object.end() || !found->is_number()) return std::nullopt;
-  const double value = found->get<double>();
-  return std::isfinite(value) ? std::optional<double>(value) : std::nullopt;
-}
-
 int64_t CountIn(const Json& object, const char* key) {
-  const std::optional<double> value = FiniteNumber(object, key);
+  const std::optional<double> value = NumberIn(object, key);
   return value && *value >= 0 && *value < 9e18 ? static_cast<int64_t>(*value) : 0;
 }
 
@@ -101,9 +94,9 @@ void ReadProgress(const std::string& folder, RunRecord* run) {
   run->env_steps = CountIn(last, "env_steps");
   run->updates = CountIn(last, "updates");
   run->episodes = CountIn(last, "episodes");
-  run->return_sum = FiniteNumber(last, "return_sum");
-  run->best_return = FiniteNumber(last, "best_return");
-  run->wall_clock_s = FiniteNumber(last, "wall_clock_s");
+  run->return_sum = NumberIn(last, "return_sum");
+  run->best_return = NumberIn(last, "best_return");
+  run->wall_clock_s = NumberIn(last, "wall_clock_s");
   const auto differ = last.find("rewards_differ");
   run->rewards_differ = differ != last.end() && differ->is_boolean() && differ->get<bool>();
 }
@@ -144,6 +137,14 @@ absl::Time WrittenAt(const std::string& folder) {
 std::string RunRecord::Key(const std::string& key) const {
   const auto found = keys.find(key);
   return found == keys.end() ? "" : found->second;
+}
+
+std::optional<double> NumberIn(const Json& object, const std::string& key) {
+  constexpr double kMost = 1e100;
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number()) return std::nullopt;
+  const double value = found->get<double>();
+  return std::abs(value) <= kMost ? std::optional<double>(value) : std::nullopt;
 }
 
 RunRecord ReadRun(const std::string& folder) {

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include <nlohmann/json_fwd.hpp>
 
 namespace troupe::services {
 
@@ -40,6 +41,10 @@ struct RunRecord {
 /// Reads a run's folder. Of each file a bounded part: config.yaml and summary.json at most 1 MiB, of progress.jsonl the
 /// last 64 KiB. Connects to the run's control socket, where there is one.
 RunRecord ReadRun(const std::string& folder);
+
+/// A number of a run's own files, which may hold anything: nothing where it is none, or beyond 1e100 either way, so
+/// that sums and squares of such numbers are numbers.
+std::optional<double> NumberIn(const nlohmann::ordered_json& object, const std::string& key);
 
 /// The keys of a run's configuration that have another value than by default, without seed, names and places.
 std::map<std::string, std::string> WrittenKeys(const RunRecord& run);

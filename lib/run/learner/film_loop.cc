@@ -51,8 +51,9 @@ bool FilmLoop::Step() {
   {
     base::MutexLock lock(&mutex_);
     while (!order_.has_value() && !stopped_) changed_.Wait(&mutex_);
-    if (!order_.has_value()) return false;
+    if (stopped_) return false;
     order = std::exchange(order_, std::nullopt);
+    order->cancelled = &cancelled_;
     filming_ = true;
   }
   absl::StatusOr<Film> film = Make(*order);
@@ -112,8 +113,11 @@ void FilmLoop::Run() {
 }
 
 void FilmLoop::Stop() {
+  std::optional<FilmOrder> dropped;  // destroyed without the lock
+  cancelled_ = true;
   base::MutexLock lock(&mutex_);
   stopped_ = true;
+  dropped.swap(order_);
   changed_.NotifyAll();
 }
 
@@ -125,6 +129,7 @@ FilmLoop::Shoot ShootWith(const env::EnvRegistry* registry) {
     VideoOptions options;
     options.size = FilmLoop::kSize;
     options.most_bytes = FilmLoop::kMostBytes;
+    options.cancelled = order.cancelled;
     absl::StatusOr<EpisodeVideo> video = absl::InternalError("not filmed");
     for (options.most_frames = FilmLoop::kMostFrames; options.most_frames >= kFewestFrames; options.most_frames /= 4) {
       video = FilmEpisode(config, order.request, order.episode, order.length, order.weights, order.names, options);

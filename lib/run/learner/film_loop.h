@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -30,7 +31,8 @@ struct FilmOrder {
   int64_t length = 0;   ///< its env steps
   std::vector<policy::WeightSnapshotPtr> weights;
   EpisodeNames names;
-  int64_t env_steps = 0;  ///< that the weights were trained on
+  int64_t env_steps = 0;                         ///< that the weights were trained on
+  const std::atomic<bool>* cancelled = nullptr;  ///< the loop's, VideoOptions::cancelled
 };
 
 /// A film that was made, as a GIF.
@@ -44,10 +46,11 @@ struct Film {
 /// never waits for it. One film at a time; of orders that come meanwhile the newest is filmed next, so that what is
 /// held are two orders, and the films that nobody has taken. Writes FOLDER/<env steps>.gif, whole or not at all, and
 /// removes the oldest beyond kMostKept. Where a film fails `degradations` says why, until one succeeds. Thread-safe.
-/// States: running -> stopped (Stop: what was ordered is still filmed).
+/// States: running -> stopped (Stop: an order that waits is dropped, the film in hand ends
+/// at its next env step; AwaitIdle before it waits for both).
 class FilmLoop {
  public:
-  /// For the last film at a run's end. What takes longer ends by itself, in the time that environments get.
+  /// For the last film at a run's end: so long it is waited for before Stop.
   static constexpr absl::Duration kPatience = absl::Seconds(20);
   static constexpr size_t kMostKept = 100;
   static constexpr size_t kMostUntaken = 4;  ///< films; of more the oldest are let go: their files are there
@@ -86,6 +89,7 @@ class FilmLoop {
   std::optional<FilmOrder> order_ ABSL_GUARDED_BY(mutex_);
   bool filming_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::atomic<bool> cancelled_{false};  ///< stopped, for the film in hand
   std::vector<Film> films_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -65,12 +65,18 @@ TEST_F(FilmLoopTest, OfOrdersThatWaitTheNewestIsFilmed) {
   EXPECT_TRUE(Order(1));
   EXPECT_TRUE(Order(2)) << "training does not wait, and what is held does not grow";
   EXPECT_FALSE(loop_.AwaitIdle(absl::Milliseconds(1)));
-  loop_.Stop();
-  EXPECT_TRUE(loop_.Step()) << "what was ordered is still filmed";
-  EXPECT_FALSE(loop_.Step());
+  EXPECT_TRUE(loop_.Step());
   EXPECT_THAT(Files(), ElementsAre("2.gif"));
   EXPECT_TRUE(loop_.AwaitIdle(absl::ZeroDuration()));
-  EXPECT_FALSE(Order(3));
+}
+
+TEST_F(FilmLoopTest, AnEndWaitsForNoFilm) {
+  EXPECT_TRUE(Order(1));
+  loop_.Stop();
+  EXPECT_TRUE(loop_.AwaitIdle(absl::ZeroDuration())) << "the order is dropped";
+  EXPECT_FALSE(loop_.Step());
+  EXPECT_FALSE(std::filesystem::exists(videos_));
+  EXPECT_FALSE(Order(2));
 }
 
 TEST_F(FilmLoopTest, TheNewestAreKept) {

@@ -60,21 +60,25 @@ std::vector<bool> TrainFunction::Choose(const learner::BatchFacts& batch) {
   question.text = ToText(batch);
   for (const learner::BatchFacts::Policy& policy : batch.policies) question.policies.push_back(policy.id);
   const std::vector<policy::PolicyId> policies = question.policies;
-  base::MutexLock lock(&mutex_);
-  const int64_t number = question.number = ++asked_;
-  open_ = std::move(question);
-  changed_.NotifyAll();
-  if (!asking_) {
-    base::Await(changed_, &mutex_, base::Deadline::After(patience_),
-                [this, number]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return answered_ >= number || stopped_; });
-  }
-  if (answered_ < number) ++late_;
-  DegradeLocked();
   std::vector<bool> trains;
-  for (const policy::PolicyId& policy : policies) {
-    const auto found = answers_.find(policy);
-    trains.push_back(found == answers_.end() || found->second);
+  std::string words;
+  {
+    base::MutexLock lock(&mutex_);
+    const int64_t number = question.number = ++asked_;
+    open_ = std::move(question);
+    changed_.NotifyAll();
+    if (!asking_) {
+      base::Await(changed_, &mutex_, base::Deadline::After(patience_),
+                  [this, number]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return answered_ >= number || stopped_; });
+    }
+    if (answered_ < number) ++late_;
+    words = DegradationLocked();
+    for (const policy::PolicyId& policy : policies) {
+      const auto found = answers_.find(policy);
+      trains.push_back(found == answers_.end() || found->second);
+    }
   }
+  degradations_->Set("policies_to_train", std::move(words));
   return trains;
 }
 
@@ -89,19 +93,22 @@ void TrainFunction::Run() {
       asking_ = true;
     }
     const absl::StatusOr<std::vector<bool>> answer = Ask(question.text, question.policies.size());
-    base::MutexLock lock(&mutex_);
-    asking_ = false;
-    answered_ = question.number;
-    if (answer.ok()) {
-      for (size_t i = 0; i < question.policies.size(); ++i) answers_[question.policies[i]] = (*answer)[i];
-    } else if (!stopped_) {
-      ++errors_;
-      if (errors_ <= kFirstWarnings || (errors_ & (errors_ - 1)) == 0) {
-        TROUPE_WARN("policies_to_train gave no answer, the last one holds errors={} error=\"{}\"", errors_,
-                    base::LogSafe(std::string(answer.status().message()), kMaxError));
+    int64_t errors = 0;  // with this one
+    {
+      base::MutexLock lock(&mutex_);
+      asking_ = false;
+      answered_ = question.number;
+      if (answer.ok()) {
+        for (size_t i = 0; i < question.policies.size(); ++i) answers_[question.policies[i]] = (*answer)[i];
+      } else if (!stopped_) {
+        errors = ++errors_;
       }
+      changed_.NotifyAll();
     }
-    changed_.NotifyAll();
+    if (errors > 0 && (errors <= kFirstWarnings || (errors & (errors - 1)) == 0)) {
+      TROUPE_WARN("policies_to_train gave no answer, the last one holds errors={} error=\"{}\"", errors,
+                  base::LogSafe(std::string(answer.status().message()), kMaxError));
+    }
   }
 }
 
@@ -130,16 +137,14 @@ absl::StatusOr<std::vector<bool>> TrainFunction::Ask(const std::string& question
   return answers;
 }
 
-void TrainFunction::DegradeLocked() {
-  std::string words;
+std::string TrainFunction::DegradationLocked() const {
   if (errors_ > 0) {
-    words = absl::StrCat("policies_to_train gave no answer for ", errors_, errors_ == 1 ? " batch" : " batches",
-                         ", the last one holds");
-  } else if (late_ > 0) {
-    words = absl::StrCat("policies_to_train answers late, for ", late_, late_ == 1 ? " batch" : " batches",
-                         ", the last answer holds meanwhile");
+    return absl::StrCat("policies_to_train gave no answer for ", errors_, errors_ == 1 ? " batch" : " batches",
+                        ", the last one holds");
   }
-  degradations_->Set("policies_to_train", std::move(words));
+  if (late_ == 0) return "";
+  return absl::StrCat("policies_to_train answers late, for ", late_, late_ == 1 ? " batch" : " batches",
+                      ", the last answer holds meanwhile");
 }
 
 void TrainFunction::Stop() {

@@ -50,7 +50,8 @@ class TrainFunction final : public learner::TrainChooser {
   TrainFunction(const std::string& name, const envhost::HostOptions& python, Degradations* degradations,
                 absl::Duration patience);
   absl::StatusOr<std::vector<bool>> Ask(const std::string& question, size_t count);
-  void DegradeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// What the run is degraded by; empty: nothing.
+  std::string DegradationLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<envhost::PythonFunctions> functions_;
   envhost::PythonFunction function_;
