@@ -83,7 +83,9 @@ void TextCanvas::Circle(env::Point center, double radius, env::Color color) {
   const bool faint = IsFaint(color);
   ForEachCell({center.x - radius, center.y - radius}, {center.x + radius, center.y + radius},
               [&](int column, int row, env::Point middle) {
-                if (std::hypot(middle.x - center.x, middle.y - center.y) <= radius) Put(column, row, mark, faint);
+                // Not std::hypot, which glibc 2.34 has in another version only.
+                const double x = middle.x - center.x, y = middle.y - center.y;
+                if (x * x + y * y <= radius * radius) Put(column, row, mark, faint);
               });
   if (IsFinite(center)) Put(ColumnOf(center.x), RowOf(center.y), mark, faint);  // however small it is
 }
