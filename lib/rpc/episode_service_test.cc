@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/await.h"
 #include "lib/base/process_memory.h"
 #include "lib/env/slot_buffers.h"
 #include "lib/outside/lane_env.h"
@@ -164,7 +165,8 @@ TEST_F(EpisodeServiceTest, NothingElseIsServedHere) {
 TEST_F(EpisodeServiceTest, ACallThatIsGivenUpLosesItsEpisode) {
   const std::string id = Start().episode_id();
   EXPECT_EQ(Get(Step(id), absl::Milliseconds(50)).code(), absl::StatusCode::kDeadlineExceeded);
-  while (book_.counters().lost == 0) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(base::AwaitPolling(absl::Milliseconds(1), base::Deadline::After(absl::Seconds(20)),
+                                 [this] { return book_.counters().lost > 0; }));
   EXPECT_EQ(Get(Step(id)).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(book_.num_open(), 0u);
 }
@@ -193,10 +195,17 @@ TEST_F(EpisodeServiceTest, ClientsThatVanishLeaveNothingBehind) {
     context.TryCancel();
     over.get_future().wait();
   }
-  while (book.num_open() > 0) book.Tick();
+  EXPECT_TRUE(base::AwaitPolling(absl::Milliseconds(1), base::Deadline::After(absl::Seconds(20)), [&book] {
+    book.Tick();
+    return book.num_open() == 0;
+  }));
   EXPECT_EQ(book.counters().begun, 1000);
   EXPECT_EQ(book.counters().lost, 1000);
-  EXPECT_LT(base::ProcessMemory::Now().rss_bytes - settled_bytes, 4 << 20);
+  const base::ProcessMemory memory = base::ProcessMemory::Now();
+  // A sanitizer's allocator, which counts no heap, keeps what was freed.
+  if (memory.heap_bytes > 0) {
+    EXPECT_LT(memory.rss_bytes - settled_bytes, 4 << 20);
+  }
 }
 
 TEST_F(EpisodeServiceTest, WhoWaitsHearsThatTheServerEnds) {
