@@ -3,10 +3,14 @@
 
   tests/learning/learns.py build/release/services/cli/troupe [--seeds 1 2 3] [--only kuhn] [--long]
 
-Prints a line a run and, last, 'N passed, N failed'; exit status 1 when a run misses its bar.
+The commit's own seed is a new one each time, and of a hundred seeds one or two miss some bar (kuhn, a2c). Where it does, the next
+two seeds decide: both have to pass. Seeds 1 and 2, and those that are named, are not tried again.
+
+Prints a line a run and, last, 'N passed, N failed'; exit status 1 when a seed fails.
 """
 
 import argparse
+import functools
 import os
 import pathlib
 import subprocess
@@ -24,7 +28,7 @@ from learning import train  # noqa: E402  the same way of training as in docs/be
 # is the most there is, and of one agent 500 and 22. Without memory recall has 0.5 of 2, and two cartpoles whose velocities nobody sees 97. Catch
 # has at most 2, random play -1.4.
 # A2C forgets now and then what it knew: of 140 seeds 8 ended with two cartpoles below 700, so that its bar is of the checkpoint `best`, which
-# was above 950 with all 51 seeds that were tried.
+# was above 950 with 170 of 172 seeds. NashConv was above 0.15 with 1 of 121.
 # NashConv: 0.917 where both play at random, 0 in an equilibrium. The policies of many_policies.yaml alone: 500 is the most.
 # simple_reference: its words must be worth something, so that they are taken away. Threats of one move in connect four: of
 # 100 the moves that take or block; the example reached 89 and 82 with seed 1, 95 is the aim. "long": minutes a seed, by --long only.
@@ -52,10 +56,10 @@ BARS = (
 )
 
 
-def seeds():
-    """1, 2 and another for every commit, so that a bar that only two seeds pass is found in time."""
+def seed_of_commit():
+    """Another for every commit, so that a bar that only two seeds pass is found in time; None outside a repository."""
     done = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return [1, 2] + ([int(done.stdout[:7], 16)] if done.returncode == 0 else [])
+    return int(done.stdout[:7], 16) if done.returncode == 0 else None
 
 
 def missed(bar, found):
@@ -70,23 +74,38 @@ def words(bar, found):
     return ", ".join(f"{name} {found[name]:.2f} (bar {limit:g})" for name, limit in limits.items())
 
 
+def misses_bar(troupe, bar, seed):
+    """Whether a run with the seed misses the bar. Prints its line."""
+    with tempfile.TemporaryDirectory(prefix="troupe_learns_") as folder:
+        run, summary = train(troupe, str(ROOT / bar["config"]), seed, [f"stop.env_steps={bar['env_steps']}"], folder)
+        found = bar["measure"](troupe, run)
+    bad = missed(bar, found)
+    print(f"{'MISS' if bad else 'ok  '} {bar['config']} seed {seed}: {words(bar, found)} after {summary['env_steps']} env steps, "
+          f"{summary['wall_clock_s']:.1f} s", flush=True)
+    return bad
+
+
+def fails(misses, seed, own):
+    """Whether a seed fails, by misses(seed): the commit's own seed, `own`, only with one of the next two."""
+    return misses(seed) and (seed != own or any([misses(seed + 1), misses(seed + 2)]))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("troupe")
-    parser.add_argument("--seeds", type=int, nargs="+", default=seeds())
+    parser.add_argument("--seeds", type=int, nargs="+", default=[], help="default: 1, 2 and one of the commit's own")
     parser.add_argument("--only", default="", metavar="TEXT", help="only configurations whose path has this in it")
     parser.add_argument("--long", action="store_true", help="those that take too long for a landing, instead of the others")
     arguments = parser.parse_args()
     troupe, passed, failed = os.path.abspath(arguments.troupe), 0, 0
+    own = None if arguments.seeds else seed_of_commit()
+    seeds = arguments.seeds or [1, 2, *([] if own is None else [own])]
     for bar in (bar for bar in BARS if arguments.only in bar["config"] and bar.get("long", False) == arguments.long):
-        for seed in arguments.seeds:
-            with tempfile.TemporaryDirectory(prefix="troupe_learns_") as folder:
-                run, summary = train(troupe, str(ROOT / bar["config"]), seed, [f"stop.env_steps={bar['env_steps']}"], folder)
-                found = bar["measure"](troupe, run)
-            bad = missed(bar, found)
+        for seed in seeds:
+            bad = fails(functools.partial(misses_bar, troupe, bar), seed, own)
             passed, failed = passed + (not bad), failed + bad
-            print(f"{'FAIL' if bad else 'ok  '} {bar['config']} seed {seed}: {words(bar, found)} after {summary['env_steps']} env steps, "
-                  f"{summary['wall_clock_s']:.1f} s", flush=True)
+            if bad:
+                print(f"FAIL {bar['config']} seed {seed}", flush=True)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
