@@ -1,8 +1,8 @@
 """Plays cart-pole in plain Python and trains it through the service ExternalEpisodes, with nothing of Troupe's but its .proto:
 
-    pip install grpcio protobuf grpcio-tools
-    python3 -m grpc_tools.protoc -I proto/troupe/v1 --python_out=. --grpc_python_out=. episodes.proto
-    python3 play.py unix:runs/outside/external/episodes.sock
+    python3 examples/external_cartpole/play.py unix:runs/outside/external/episodes.sock
+
+README.md beside it has the commands that make the stubs.
 """
 
 import math

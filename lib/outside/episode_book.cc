@@ -1,6 +1,7 @@
 #include "lib/outside/episode_book.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <random>
 
@@ -12,12 +13,6 @@
 
 namespace troupe::outside {
 namespace {
-
-/// Where episodes of one machine of the network are counted; empty: of this machine's Unix sockets.
-std::string HostOf(const base::Caller& caller) {
-  if (caller.kind != base::Caller::Kind::kNetwork) return "";
-  return caller.peer.substr(0, caller.peer.rfind(':'));
-}
 
 bool IsPlainId(const std::string& id) {
   return !id.empty() && id.size() <= kMaxEpisodeIdBytes && std::all_of(id.begin(), id.end(), [](char c) {
@@ -46,9 +41,10 @@ struct EpisodeBook::Episode {
   absl::Duration idle_since;
   int64_t steps = 0;
   std::vector<AgentPhase> agents;
-  std::vector<float> rewards;  ///< by agent slot, not written yet
-  End end = End::kNone;        ///< of the step that waits
-  CheckedStep step;            ///< that waits
+  std::vector<float> rewards;   ///< by agent slot, not written yet
+  std::vector<double> returns;  ///< by agent slot, of all that was reported
+  End end = End::kNone;         ///< of the step that waits
+  CheckedStep step;             ///< that waits
   std::vector<rollout::LoggedAction> logged;
   std::vector<float> logp;  ///< of the actions about to be sent, by agent slot
   uint64_t call = 0;
@@ -59,6 +55,11 @@ EpisodeBook::EpisodeBook(env::EnvSpec spec, const EpisodeLimits& limits, const b
     : spec_(std::move(spec)), limits_(limits), clock_(clock) {}
 
 EpisodeBook::~EpisodeBook() { Close(); }
+
+void EpisodeBook::Call(Answers answers) {
+  // Moved: who is answered has the status for itself.
+  for (auto& [answer, status] : answers) answer(std::move(status));
+}
 
 void EpisodeBook::ChangedLocked() {
   has_news_ = true;
@@ -77,9 +78,10 @@ absl::StatusOr<std::string> EpisodeBook::Start(const base::Caller& caller, const
   }
   auto episode = std::make_shared<Episode>();
   episode->id = wanted.empty() ? DrawId() : wanted;
-  episode->host = HostOf(caller);
+  episode->host = caller.Host();
   episode->agents.resize(spec_.possible_agents.size());
   episode->rewards.resize(spec_.possible_agents.size());
+  episode->returns.resize(spec_.possible_agents.size());
   episode->logp.resize(spec_.possible_agents.size());
   base::MutexLock lock(&mutex_);
   if (closed_) return Closed();
@@ -93,7 +95,7 @@ absl::StatusOr<std::string> EpisodeBook::Start(const base::Caller& caller, const
         absl::StrCat("the worker has ", episodes_.size(), " episodes open, all that env.external.max_episodes allows"));
   }
   const size_t most = std::max<size_t>(1, limits_.episodes / 2);
-  if (!episode->host.empty() && NumOfLocked(episode->host) >= most) {
+  if (caller.kind == base::Caller::Kind::kNetwork && NumOfLocked(episode->host) >= most) {
     return absl::ResourceExhaustedError(absl::StrCat("the worker has ", most,
                                                      " episodes open of this network address, half of what "
                                                      "env.external.max_episodes allows"));
@@ -124,6 +126,13 @@ EpisodeBook::Episode* EpisodeBook::OfLaneLocked(base::EnvId env_id) const {
   return found == lanes_.end() ? nullptr : found->second.get();
 }
 
+absl::Status EpisodeBook::CheckReturn(const std::string& agent, double value) const {
+  if (std::abs(value) <= limits_.max_abs_return) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(agent, "has a return of ", value,
+                                                 " in this episode, expected at most ", limits_.max_abs_return,
+                                                 " either way (env.max_abs_return)"));
+}
+
 absl::Status EpisodeBook::CheckTurnsLocked(const Episode& episode, const CheckedStep& step) const {
   for (const AgentStep& agent : step.agents) {
     const auto slot = static_cast<size_t>(agent.slot.value());
@@ -142,6 +151,7 @@ absl::Status EpisodeBook::CheckTurnsLocked(const Episode& episode, const Checked
       return absl::InvalidArgumentError(
           absl::StrCat(name, "has more reward in this step than it may, expected at most ", kMaxAbsReward));
     }
+    TROUPE_RETURN_IF_ERROR(CheckReturn(name, episode.returns[slot] + agent.reward));
   }
   return absl::OkStatus();
 }
@@ -151,6 +161,7 @@ void EpisodeBook::PostLocked(Episode& episode, CheckedStep step) {
   for (AgentStep& agent : step.agents) {
     const auto slot = static_cast<size_t>(agent.slot.value());
     episode.rewards[slot] += agent.reward;
+    episode.returns[slot] += agent.reward;
     if (agent.end != End::kNone) {
       episode.agents[slot] = AgentPhase::kDone;
     } else if (agent.observed()) {
@@ -195,7 +206,7 @@ uint64_t EpisodeBook::Act(const std::string& id, StepKind kind, const StepReport
       status = TryActLocked(id, *std::move(step), answer, call);
     }
   }
-  if (!status.ok()) answer(status);
+  if (!status.ok()) answer(std::move(status));
   return call;
 }
 
@@ -209,7 +220,7 @@ void EpisodeBook::GiveUp(const std::string& id, uint64_t call) {
     LoseLocked(EpisodePtr(found->second), absl::CancelledError("was lost: its client went away during a call"),
                answers);
   }
-  for (auto& [answer, status] : answers) answer(status);
+  Call(std::move(answers));
 }
 
 void EpisodeBook::ForgetLocked(const Episode& episode, const std::string& why) {
@@ -238,6 +249,7 @@ absl::Status EpisodeBook::LogReturns(const std::string& id,
   base::MutexLock lock(&mutex_);
   TROUPE_ASSIGN_OR_RETURN(const EpisodePtr episode, FindIdleLocked(id));
   std::vector<float> rewards = episode->rewards;
+  std::vector<double> all = episode->returns;
   for (const auto& [agent, reward] : returns) {
     const std::string name = absl::StrCat("agent \"", base::LogSafe(agent, 64), "\"");
     const absl::StatusOr<base::AgentSlot> slot = spec_.FindAgent(base::AgentId(agent));
@@ -255,10 +267,15 @@ absl::Status EpisodeBook::LogReturns(const std::string& id,
                                                      " in all, either way"));
     }
     sum += static_cast<float>(reward);
+    all[static_cast<size_t>(slot->value())] += reward;
+    TROUPE_RETURN_IF_ERROR(CheckReturn(absl::StrCat(name, " "), all[static_cast<size_t>(slot->value())]));
   }
   episode->rewards = std::move(rewards);
+  episode->returns = std::move(all);
   // A call that says nothing keeps nothing alive.
-  if (!returns.empty()) episode->idle_since = clock_->SteadyNow();
+  const bool says_something =
+      std::any_of(returns.begin(), returns.end(), [](const auto& each) { return each.second != 0; });
+  if (says_something) episode->idle_since = clock_->SteadyNow();
   return absl::OkStatus();
 }
 
@@ -308,7 +325,7 @@ void EpisodeBook::Tick() {
           answers);
     }
   }
-  for (auto& [answer, status] : answers) answer(status);
+  Call(std::move(answers));
 }
 
 void EpisodeBook::Close() {
@@ -324,7 +341,7 @@ void EpisodeBook::Close() {
     waiting_.clear();
     ChangedLocked();
   }
-  for (auto& [answer, status] : answers) answer(status);
+  Call(std::move(answers));
 }
 
 EpisodeBook::Counters EpisodeBook::counters() const {
@@ -386,7 +403,7 @@ void EpisodeBook::Drop(base::EnvId env_id, const absl::Status& reason) {
     ++counters_.dropped;
     LoseLocked(episode, absl::Status(reason.code(), absl::StrCat("is over: ", std::string(reason.message()))), answers);
   }
-  for (auto& [answer, status] : answers) answer(status);
+  Call(std::move(answers));
 }
 
 std::deque<EpisodeBook::EpisodePtr>::iterator EpisodeBook::NextLocked() {

@@ -97,10 +97,13 @@ class EpisodeBook final : public rollout::OutsideWorlds {
   using EpisodePtr = std::shared_ptr<Episode>;
   using Answers = std::vector<std::pair<Answer, absl::Status>>;  ///< to be called without the lock
 
+  static void Call(Answers answers);
   absl::StatusOr<EpisodePtr> FindLocked(const std::string& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// The episode, where it is its client's turn.
   absl::StatusOr<EpisodePtr> FindIdleLocked(const std::string& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Episode* OfLaneLocked(base::EnvId env_id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// A fragment with another return would be refused, whoever else is in it.
+  absl::Status CheckReturn(const std::string& agent, double value) const;
   /// What can be said of a step only where the episode stands. FAILED_PRECONDITION.
   absl::Status CheckTurnsLocked(const Episode& episode, const CheckedStep& step) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -60,7 +60,7 @@ class EpisodeBookTest : public testing::Test {
   absl::Status Finish() { return env_.Finish(buffers_.BeginStep(0)); }
 
   base::FakeClock clock_;
-  EpisodeLimits limits_{.episodes = 4, .idle = absl::Seconds(60), .steps = 3, .ids_kept = 2};
+  EpisodeLimits limits_{.episodes = 4, .idle = absl::Seconds(60), .steps = 3, .max_abs_return = 1.5e6, .ids_kept = 2};
   EpisodeBook book_{Spec(), limits_, &clock_};
   LaneEnv env_{&book_};
   env::SlotBuffers buffers_{book_.spec(), 1};
@@ -135,6 +135,23 @@ TEST_F(EpisodeBookTest, WhatIsRefusedChangesNothing) {
             absl::FailedPreconditionError("agent \"a\" is done in this episode"));
   EXPECT_EQ(book_.LogReturns(id, {{"a", 1}}), absl::FailedPreconditionError("agent \"a\" is done in this episode"));
   EXPECT_TRUE(absl::IsUnknown(Ask(id, {Saw("b")})->status())) << "the next call is served";
+}
+
+// With another one the learner would refuse the fragment.
+TEST_F(EpisodeBookTest, TheReturnOfAnEpisodeIsOneThatTheLearnerBelieves) {
+  const std::string id = Start();
+  Ask(id, {Saw("a"), Saw("b")});
+  ASSERT_TRUE(BeginInLane().ok());
+  ASSERT_TRUE(Act({0, 0}).ok());
+  Ask(id, {Saw("a", 8e5), Saw("b", -8e5)});
+  ASSERT_TRUE(Finish().ok());
+  ASSERT_TRUE(Act({0, 0}).ok());
+  EXPECT_EQ(book_.LogReturns(id, {{"b", 1}, {"a", 8e5}}),
+            absl::InvalidArgumentError("agent \"a\" has a return of 1.6e+06 in this episode, expected at most 1.5e+06 "
+                                       "either way (env.max_abs_return)"));
+  EXPECT_EQ(Ask(id, {Saw("a"), Saw("b", -8e5)})->status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(book_.LogReturns(id, {{"a", 7e5}, {"b", 8e5}}).ok()) << "of refused calls nothing counts";
+  EXPECT_EQ(Ask(id, {Saw("a", 1)})->status().code(), absl::StatusCode::kInvalidArgument) << "reported either way";
 }
 
 TEST_F(EpisodeBookTest, ASilentClientLosesItsEpisode) {
@@ -214,6 +231,7 @@ TEST_F(EpisodeBookTest, CallsThatSayNothingOrAreRefusedKeepNoEpisodeAlive) {
   book_.Tick();
   EXPECT_EQ(book_.num_open(), 1u) << "its client said something";
   EXPECT_TRUE(book_.LogReturns(id, {}).ok());
+  EXPECT_TRUE(book_.LogReturns(id, {{"a", 0}}).ok());
   EXPECT_FALSE(Ask(id, {Saw("nobody")})->ok());
   EXPECT_FALSE(book_.EndEpisode(id, End::kNone, {}).ok());
   clock_.Advance(absl::Seconds(40));

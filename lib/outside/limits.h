@@ -12,11 +12,11 @@ struct EpisodeLimits {
   size_t episodes = 1024;                   ///< at once, waiting for a lane or played; half of them a network address
   absl::Duration idle = absl::Seconds(60);  ///< without a call: then the episode is lost
   int64_t steps = 1000000;                  ///< of an episode
+  double max_abs_return = 1e12;             ///< of an agent in an episode, as clients report it
   size_t ids_kept = 4096;                   ///< of episodes that are over, to tell what became of them
 };
 
-/// Of an agent in a step, all reports of it together: with as many steps as an episode may have its return is one that
-/// learners believe (env.max_abs_return). A fragment with another would be refused, whoever else is in it.
+/// Of an agent in a step, all reports of it together.
 inline constexpr double kMaxAbsReward = 1e6;
 inline constexpr size_t kMaxEpisodeIdBytes = 64;
 /// Of a decision that was made outside, nats.

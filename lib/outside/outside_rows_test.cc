@@ -302,6 +302,65 @@ TEST_F(ByHandTest, AClientWhoseGrantFailedHearsThatItsEpisodeIsOver) {
   EXPECT_EQ(rig_.collector->stats().env_steps, 2);
 }
 
+// As of every environment the length of a fragment is in steps of a lane, not of all together.
+TEST_F(ByHandTest, FragmentsHaveSoManyStepsOfALane) {
+  RolloutConfig config = OutsideConfig(options_, &book_);
+  config.options.max_fragment_env_steps = 3;
+  Rig rig(config);
+  const std::string ids[] = {Start(), Start()};
+  std::thread worker([&] { EXPECT_TRUE(rig.Run(ScriptedGrant(2, 4)).ok()); });
+  std::vector<std::future<Answered>> last;
+  for (float step = 0; step <= 4; ++step) {
+    for (const float env : {0.0f, 1.0f}) {
+      std::future<Answered> answer = Ask(ids[static_cast<size_t>(env)], {env, 0, step});
+      if (step < 4) {
+        EXPECT_TRUE(answer.get().ok());
+      } else {
+        last.push_back(std::move(answer));
+      }
+    }
+  }
+  worker.join();
+  EXPECT_EQ(rig.collector->stats().env_steps, 8);
+  ASSERT_FALSE(rig.sink.fragments.empty());
+  EXPECT_GE(rig.sink.fragments[0]->num_env_steps, 5) << "three of one, two or three of the other";
+}
+
+// Of a grant that ends while a client thinks no environment has failed.
+TEST_F(ByHandTest, AClientThatThinksWhileItsGrantFailsIsNoError) {
+  const std::string thinks = Start();
+  const std::string quick = Start();
+  rig_.sink.next_status = absl::AbortedError("the learner began anew");
+  std::thread worker([&] { EXPECT_TRUE(absl::IsAborted(rig_.Run(ScriptedGrant(2, 1)))); });
+  EXPECT_TRUE(Ask(thinks, {0, 0, 0}).get().ok());
+  EXPECT_TRUE(Ask(quick, {1, 0, 0}).get().ok());
+  std::future<Answered> waits = Ask(quick, {1, 0, 1});
+  worker.join();
+  EXPECT_EQ(rig_.collector->stats().env_errors, 0);
+}
+
+// Nobody may begin an episode once the steps of a grant of complete episodes are used up: then nobody is waited for in
+// vain either, and the trajectories of those that play on stay whole.
+TEST_F(ByHandTest, CompleteEpisodesAreNotCutWhileOthersWait) {
+  const std::string slow = Start();
+  const std::string quick = Start();
+  sample::Grant grant = ScriptedGrant(2, 1);
+  grant.complete_episodes = true;
+  std::thread worker([&] { EXPECT_TRUE(rig_.Run(grant).ok()); });
+  EXPECT_TRUE(Ask(slow, {0, 0, 0}).get().ok());
+  EXPECT_TRUE(Ask(quick, {1, 0, 0}).get().ok());
+  EXPECT_TRUE(Ask(slow, {0, 0, 1}).get().ok());
+  EXPECT_TRUE(book_.EndEpisode(quick, End::kTerminated, {}).ok());
+  std::future<Answered> waits = Ask(Start(), {1, 1, 0});
+  // Three times as long as a worker waits for a slow world.
+  EXPECT_EQ(waits.wait_for(std::chrono::milliseconds(600)), std::future_status::timeout);
+  EXPECT_TRUE(Ask(slow, {0, 0, 2}).get().ok());
+  EXPECT_TRUE(book_.EndEpisode(slow, End::kTerminated, {}).ok());
+  worker.join();
+  EXPECT_EQ(rig_.sink.fragments.size(), 1u);
+  EXPECT_EQ(RowsOf(rig_.sink.fragments).size(), 4u);
+}
+
 TEST_F(ByHandTest, AClosedDoorEndsTheGrant) {
   std::thread worker([&] { EXPECT_TRUE(absl::IsCancelled(rig_.Run(ScriptedGrant(2, 100)))); });
   book_.Close();

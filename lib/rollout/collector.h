@@ -61,7 +61,8 @@ struct RolloutStats {
 ///
 /// Made and used by one thread (the stepping thread) but for RequestStop. Blocks in the sink's Submit, for weights of a
 /// policy that is first needed in the middle of a grant, and as long as environments do. No heap allocation in the
-/// steady state, where no policy comes or goes, but two or three per fragment.
+/// steady state, where no policy comes or goes, but two or three per fragment; worlds outside aside, whose clients are
+/// answered.
 class Collector {
  public:
   static constexpr int64_t kMaxConsecutiveErrors = 100;
@@ -131,6 +132,7 @@ class Collector {
   /// Steps of the grant that nobody is about to take.
   int64_t StepsLeft() const;
   bool OutsideIsDone(const sample::Grant& grant) const;
+  bool OutsideFragmentFull() const;
   /// No lane may begin an episode, and none has one.
   bool OutsideIsStuck() const;
   /// Lanes that sit out could go on, or begin.

@@ -59,6 +59,7 @@ void Collector::BeginOutside(const sample::Grant& grant) {
     // One for which no step is left sits this fragment out, as it is.
     if (is_ready && left <= 0 && !grant.complete_episodes) continue;
     active_.push_back(lane);
+    lane->fragment_steps = 0;
     if (!is_ready) continue;
     ready_.push_back(lane);
     --left;
@@ -101,8 +102,8 @@ void Collector::SendActions() {
   for (Lane* lane : ready_) {
     if (!lane->act_status.ok()) {
       lane->start_status = std::exchange(lane->act_status, absl::OkStatus());
-      config_.outside->Drop(lane->env_id, absl::AbortedError(absl::StrCat("a policy could not act: ",
-                                                                          std::string(lane->start_status.message()))));
+      // Why is this side's own affair: the text may be that of a user's program.
+      config_.outside->Drop(lane->env_id, absl::AbortedError("a policy could not act, the worker's log says why"));
     } else {
       GatherActions(*lane);
       for (size_t slot = 0; slot < lane->agents.size(); ++slot) {
@@ -128,6 +129,7 @@ absl::StatusOr<bool> Collector::TakeAnswers(const sample::Grant& grant) {
     TROUPE_ASSIGN_OR_RETURN(const bool stepped, StepLane(*lane));
     if (stepped) {
       ++lane->steps_taken;
+      ++lane->fragment_steps;
       --outside_left_;
     }
     if (!lane->in_episode) {
@@ -166,6 +168,12 @@ bool Collector::OthersWait() const {
   return std::any_of(granted_.begin(), granted_.end(), [has_episode](const Lane* lane) {
     return !lane->in_flight && (lane->in_episode || (has_episode && lane->episodes_begun <= lane->steps_wanted));
   });
+}
+
+bool Collector::OutsideFragmentFull() const {
+  int64_t most_steps = 0;  // of a lane
+  for (const Lane* lane : active_) most_steps = std::max(most_steps, lane->fragment_steps);
+  return builder_.env_steps() > 0 && FragmentFull(most_steps);
 }
 
 absl::Status Collector::PrepareOutside() {
@@ -209,9 +217,9 @@ absl::Status Collector::RunOutside(const sample::Grant& grant, WeightSource& wei
     const absl::Duration now = base::Clock::Real().SteadyNow();
     if (answered) waits_since = now;
     const bool others_wait = ready_.empty() && OthersWait();
-    const bool loses_patience = others_wait && StepsLeft() <= 0 && now - waits_since > kPatience;
+    const bool loses_patience = others_wait && outside_left_ > 0 && StepsLeft() <= 0 && now - waits_since > kPatience;
     const bool some_sit_out = others_wait && StepsLeft() > 0 && active_.size() < granted_.size();
-    if (loses_patience || some_sit_out || (builder_.env_steps() > 0 && FragmentFull(builder_.env_steps()))) {
+    if (loses_patience || some_sit_out || OutsideFragmentFull()) {
       for (Lane* lane : active_) lane->is_slow = lane->is_slow || (loses_patience && lane->in_flight);
       TROUPE_RETURN_IF_ERROR(SubmitOutside(/*last_of_grant=*/false, sink));
       BeginOutside(grant);

@@ -88,6 +88,7 @@ struct Lane {
   // The fragment being filled.
   int32_t episode_index = -1;   ///< in its episode table
   int32_t unused_episode = -1;  ///< in it: of the lane's last episode, which could not begin
+  int64_t fragment_steps = 0;   ///< taken in it; of worlds outside
   int32_t env_row = -1;         ///< in its env-step tables: the step at which the ready agents act next
 
   // The environment's call in progress.

@@ -39,6 +39,24 @@ absl::StatusOr<outside::StepReport> ToReport(const google::protobuf::RepeatedPtr
   return report;
 }
 
+size_t MostReportBytes(const env::EnvSpec& spec) {
+  constexpr size_t kOfMessage = 256;  // the episode's id, tags and lengths
+  constexpr size_t kOfAgent = 128;    // the same of an agent, and its numbers
+  constexpr size_t kOfWord = 5;       // the largest varint of 32 bits
+  size_t bytes = kOfMessage;
+  for (const env::AgentSpec& agent : spec.possible_agents) {
+    bytes += kOfAgent + 2 * agent.id.value().size();  // an action has the agent's id, too
+    const bool is_image = agent.observation_space.flat_dtype() == tensor::DType::kUint8;
+    bytes += (is_image ? 1 : sizeof(float)) * static_cast<size_t>(agent.observation_space.flat_size());
+    bytes += static_cast<size_t>(agent.action_space.mask_size());
+    bytes += kOfWord * static_cast<size_t>(agent.action_space.action_words());
+  }
+  if (spec.state_kind != env::StateKind::kNone) {
+    bytes += sizeof(float) * static_cast<size_t>(spec.state_space.flat_size());
+  }
+  return bytes;
+}
+
 v1::GetActionsReply ToProto(const std::vector<outside::AgentAction>& actions) {
   v1::GetActionsReply reply;
   for (const outside::AgentAction& from : actions) {

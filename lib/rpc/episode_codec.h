@@ -16,6 +16,8 @@ namespace troupe::rpc {
 absl::StatusOr<outside::End> FromProto(v1::EpisodeEnd end);
 absl::StatusOr<outside::StepReport> ToReport(const google::protobuf::RepeatedPtrField<v1::AgentStep>& agents,
                                              const google::protobuf::RepeatedField<float>& state);
+/// What a report of all agents takes on the wire at most, as any Protobuf library writes it.
+size_t MostReportBytes(const env::EnvSpec& spec);
 v1::GetActionsReply ToProto(const std::vector<outside::AgentAction>& actions);
 /// What a client must know of the world that the worker expects.
 v1::StartEpisodeReply ToProto(const std::string& episode_id, const env::EnvSpec& spec);

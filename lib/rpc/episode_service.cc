@@ -1,9 +1,11 @@
 #include "lib/rpc/episode_service.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/caller.h"
 #include "lib/rpc/convert.h"
@@ -52,7 +54,11 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context, const abs
 }
 
 template <typename Request>
-absl::StatusOr<Request> Read(const grpc::ByteBuffer& bytes) {
+absl::StatusOr<Request> Read(const grpc::ByteBuffer& bytes, size_t most_bytes) {
+  if (bytes.Length() > most_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("the request has ", bytes.Length(), " bytes, expected at most ",
+                                                     most_bytes, ", twice what a report of all agents takes"));
+  }
   Request request;
   TROUPE_RETURN_IF_ERROR(ParseBounded(bytes, kEpisodeLimit, &request));
   return request;
@@ -61,20 +67,26 @@ absl::StatusOr<Request> Read(const grpc::ByteBuffer& bytes) {
 /// GetActions and LogActions.
 template <typename Request>
 grpc::ServerUnaryReactor* Step(outside::EpisodeBook& book, grpc::CallbackServerContext& context, StepKind kind,
-                               const grpc::ByteBuffer& bytes, grpc::ByteBuffer* reply) {
+                               const grpc::ByteBuffer& bytes, size_t most_bytes, grpc::ByteBuffer* reply) {
   if (context.IsCancelled()) return Answer(context, absl::CancelledError("the call was cancelled before it was begun"));
-  const absl::StatusOr<Request> request = Read<Request>(bytes);
+  const absl::StatusOr<Request> request = Read<Request>(bytes, most_bytes);
   if (!request.ok()) return Answer(context, request.status());
   const absl::StatusOr<outside::StepReport> report = ToReport(request->agents(), request->state());
   if (!report.ok()) return Answer(context, report.status());
   return new StepReactor(book, request->episode_id(), kind, *report, reply);
 }
 
+/// Strange, but valid encodings of small reports fit, too.
+constexpr size_t kRoom = size_t{4} << 10;
+
 }  // namespace
+
+EpisodeService::EpisodeService(outside::EpisodeBook* book, const PeerBook* peers)
+    : book_(book), peers_(peers), most_bytes_(std::min(2 * MostReportBytes(book->spec()) + kRoom, kMaxMessageBytes)) {}
 
 grpc::ServerUnaryReactor* EpisodeService::StartEpisode(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
-  const absl::StatusOr<v1::StartEpisodeRequest> read = Read<v1::StartEpisodeRequest>(*request);
+  const absl::StatusOr<v1::StartEpisodeRequest> read = Read<v1::StartEpisodeRequest>(*request, most_bytes_);
   if (!read.ok()) return Answer(*context, read.status());
   const absl::StatusOr<std::string> id = book_->Start(CallerOf(*context, Door::kAddress, peers_), read->episode_id());
   if (id.ok()) *reply = Serialize(ToProto(*id, book_->spec()));
@@ -83,17 +95,17 @@ grpc::ServerUnaryReactor* EpisodeService::StartEpisode(grpc::CallbackServerConte
 
 grpc::ServerUnaryReactor* EpisodeService::GetActions(grpc::CallbackServerContext* context,
                                                      const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
-  return Step<v1::GetActionsRequest>(*book_, *context, StepKind::kGetActions, *request, reply);
+  return Step<v1::GetActionsRequest>(*book_, *context, StepKind::kGetActions, *request, most_bytes_, reply);
 }
 
 grpc::ServerUnaryReactor* EpisodeService::LogActions(grpc::CallbackServerContext* context,
                                                      const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
-  return Step<v1::LogActionsRequest>(*book_, *context, StepKind::kLogActions, *request, reply);
+  return Step<v1::LogActionsRequest>(*book_, *context, StepKind::kLogActions, *request, most_bytes_, reply);
 }
 
 grpc::ServerUnaryReactor* EpisodeService::LogReturns(grpc::CallbackServerContext* context,
                                                      const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
-  const absl::StatusOr<v1::LogReturnsRequest> read = Read<v1::LogReturnsRequest>(*request);
+  const absl::StatusOr<v1::LogReturnsRequest> read = Read<v1::LogReturnsRequest>(*request, most_bytes_);
   if (!read.ok()) return Answer(*context, read.status());
   std::vector<std::pair<std::string, double>> returns;
   for (const v1::AgentReturn& each : read->returns()) returns.emplace_back(each.agent_id(), each.reward());
@@ -104,7 +116,7 @@ grpc::ServerUnaryReactor* EpisodeService::LogReturns(grpc::CallbackServerContext
 
 grpc::ServerUnaryReactor* EpisodeService::EndEpisode(grpc::CallbackServerContext* context,
                                                      const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
-  const absl::StatusOr<v1::EndEpisodeRequest> read = Read<v1::EndEpisodeRequest>(*request);
+  const absl::StatusOr<v1::EndEpisodeRequest> read = Read<v1::EndEpisodeRequest>(*request, most_bytes_);
   if (!read.ok()) return Answer(*context, read.status());
   const absl::StatusOr<outside::End> end = FromProto(read->end());
   if (!end.ok()) return Answer(*context, end.status());

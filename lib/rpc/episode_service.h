@@ -15,7 +15,7 @@ class EpisodeService final
                   v1::ExternalEpisodes::WithRawCallbackMethod_EndEpisode<v1::ExternalEpisodes::Service>>>>> {
  public:
   /// `peers` is the server's.
-  EpisodeService(outside::EpisodeBook* book, const PeerBook* peers) : book_(book), peers_(peers) {}
+  EpisodeService(outside::EpisodeBook* book, const PeerBook* peers);
 
   grpc::ServerUnaryReactor* StartEpisode(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                          grpc::ByteBuffer* reply) override;
@@ -31,6 +31,8 @@ class EpisodeService final
  private:
   outside::EpisodeBook* const book_;
   const PeerBook* const peers_;
+  /// Of a request, which is there for as long as its call waits.
+  const size_t most_bytes_;
 };
 
 }  // namespace troupe::rpc

@@ -13,6 +13,7 @@
 #include "lib/base/process_memory.h"
 #include "lib/env/slot_buffers.h"
 #include "lib/outside/lane_env.h"
+#include "lib/rpc/episode_codec.h"
 #include "lib/rpc/episode_server.h"
 #include "lib/rpc/grpc_deadline.h"
 #include "lib/rpc/limits.h"
@@ -147,11 +148,36 @@ TEST_F(EpisodeServiceTest, BadInputIsRefusedAndTheNextCallServed) {
 TEST_F(EpisodeServiceTest, WhatIsNoRequestIsRefusedBeforeItIsRead) {
   const std::string method = "/troupe.v1.ExternalEpisodes/GetActions";
   EXPECT_EQ(RawCall(address_, method, "\xff\xff").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(RawCall(address_, method, std::string(kMaxMessageBytes + 1, '\0')).status().code(),
-            absl::StatusCode::kResourceExhausted);
   std::string many;  // empty agents, two bytes each, which would take hundreds
   for (int i = 0; i < 20000; ++i) many += std::string("\x12\x00", 2);
   EXPECT_EQ(RawCall(address_, method, many).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+// While a call waits its request is kept: no more of it than twice what the world's reports have.
+TEST_F(EpisodeServiceTest, ARequestIsAsLargeAsTheWorldsReportsAtMost) {
+  v1::LogActionsRequest largest;
+  largest.set_episode_id(std::string(outside::kMaxEpisodeIdBytes, 'e'));
+  v1::AgentStep* const agent = largest.add_agents();
+  *agent = Step("").agents(0);
+  agent->set_reward(-1.5);
+  agent->set_end(v1::EPISODE_END_TRUNCATED);
+  agent->mutable_action()->set_agent_id("cart");
+  agent->mutable_action()->add_discrete(INT32_MIN);
+  agent->mutable_action()->set_log_prob(-1);
+  for (int i = 0; i < 3; ++i) largest.add_state(1);
+  EXPECT_LE(largest.ByteSizeLong(), MostReportBytes(World()));
+  EXPECT_GT(2 * largest.ByteSizeLong(), MostReportBytes(World()) / 2) << "and it is not far above it";
+
+  const size_t most = 2 * MostReportBytes(World()) + (4 << 10);
+  v1::GetActionsRequest padded;
+  padded.set_episode_id(std::string(most - 3, 'x'));
+  ASSERT_EQ(padded.ByteSizeLong(), most);
+  EXPECT_EQ(Get(padded).code(), absl::StatusCode::kNotFound) << "it is looked at";
+  *padded.mutable_episode_id() += 'x';
+  const absl::Status refused = Get(padded);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused.message(), absl::StrCat("the request has ", most + 1, " bytes, expected at most ", most,
+                                            ", twice what a report of all agents takes"));
 }
 
 // The door is one of its own: who may play may not ask, sample or steer.

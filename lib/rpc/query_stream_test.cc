@@ -339,6 +339,9 @@ TEST_F(QueryStreamTest, ShutdownAnswersWhatItHoldsAndEndsTheRest) {
   RawStream asking(address), silent(address);
   ASSERT_TRUE(asking.Write(query_));
   const auto done = held.asked_.get_future().get();
+  // One that comes to a server that is going down hears CANCELLED, of gRPC.
+  ASSERT_TRUE(base::AwaitPolling(absl::Milliseconds(1), base::Deadline::After(kStreamTimeout),
+                                 [&] { return server->num_streams() == 2; }));
   std::thread ender([&] { server->Shutdown(kStreamTimeout); });
   v1::ComputeActionsReply reply;
   EXPECT_FALSE(silent.Read(&reply));

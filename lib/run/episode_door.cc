@@ -2,15 +2,18 @@
 
 #include <sys/stat.h>
 
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "lib/base/clock.h"
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/external.h"
 #include "lib/rpc/address.h"
+#include "lib/rpc/limits.h"
 
 namespace troupe::run {
 namespace {
@@ -18,36 +21,38 @@ namespace {
 constexpr absl::Duration kGoodbye = absl::Seconds(1);
 /// Between two looks at the clients.
 constexpr absl::Duration kTickInterval = absl::Milliseconds(100);
-constexpr int kMostWorkers = 1024;
 constexpr mode_t kPrivateFolder = 0700;
 constexpr mode_t kPrivateSocket = 0600;
 
-outside::EpisodeLimits LimitsOf(const config::ExternalOptions& options) {
+outside::EpisodeLimits LimitsOf(const config::ResolvedRun& run) {
+  const config::ExternalOptions options = config::ExternalOptionsOf(run.config);
   outside::EpisodeLimits limits;
   limits.episodes = options.max_episodes;
   limits.idle = options.idle_timeout;
+  // What the learner believes is said of scaled rewards, which are rounded.
+  limits.max_abs_return = run.limits.max_abs_return / std::abs(run.env.wrappers.rewards.scale) * (1 - 1e-6);
   return limits;
 }
 
 /// "unix:RUN/external/episodes-2.sock"
 std::string Numbered(const std::string& address, int number) {
   if (number == 1) return address;
-  const size_t dot = address.rfind(".sock");
-  const std::string stem = dot == std::string::npos ? address : address.substr(0, dot);
-  return absl::StrCat(stem, "-", number, dot == std::string::npos ? "" : ".sock");
+  absl::string_view stem = address;
+  const char* const ending = absl::ConsumeSuffix(&stem, ".sock") ? ".sock" : "";
+  return absl::StrCat(stem, "-", number, ending);
 }
 
 }  // namespace
 
 EpisodeDoor::EpisodeDoor(const config::ResolvedRun& run)
-    : book_(*run.env.external, LimitsOf(config::ExternalOptionsOf(run.config)), &base::Clock::Real()) {}
+    : book_(*run.env.external, LimitsOf(run), &base::Clock::Real()) {}
 
 absl::Status EpisodeDoor::Listen(const std::string& text, const rpc::TransportSecurity& security) {
   TROUPE_ASSIGN_OR_RETURN(const rpc::Address address, rpc::ParseAddress(text));
   const bool is_file = address.kind == rpc::Address::Kind::kUnix;
   const size_t slash = address.path.rfind('/');
   if (is_file && slash != std::string::npos) mkdir(address.path.substr(0, slash).c_str(), kPrivateFolder);
-  for (int number = 1; number <= (is_file ? kMostWorkers : 1); ++number) {
+  for (int number = 1; number <= (is_file ? static_cast<int>(rpc::kMaxWorkers) : 1); ++number) {
     absl::StatusOr<std::unique_ptr<rpc::EpisodeServer>> server =
         rpc::EpisodeServer::Start(Numbered(text, number), security, &book_);
     if (server.ok()) {
@@ -58,7 +63,7 @@ absl::Status EpisodeDoor::Listen(const std::string& text, const rpc::TransportSe
     }
     if (!is_file || !absl::IsAlreadyExists(server.status())) return server.status();
   }
-  return absl::AlreadyExistsError(absl::StrCat(text, " and ", kMostWorkers - 1, " after it are in use"));
+  return absl::AlreadyExistsError(absl::StrCat(text, " and ", rpc::kMaxWorkers - 1, " after it are in use"));
 }
 
 absl::StatusOr<std::unique_ptr<EpisodeDoor>> EpisodeDoor::Open(const config::ResolvedRun& run,

@@ -86,7 +86,7 @@ UNKNOWN_KEYS = [
     unknown("representation_hidden_size", '"model.actor_hidden_sizes"', "XuanCe", section="model"),
     unknown("running_steps", '"stop.env_steps"', "XuanCe"),
     unknown("use_cnn", '"model.encoder"', "XuanCe", value="true"),
-    unknown("render", "is not rendered; troupe evaluate --video films an episode", "XuanCe", hint="leave it out", value="true"),
+    unknown("render", '"evaluation.video_interval"', "XuanCe", value="true"),
     # skrl, Tianshou, on-policy MAPPO
     unknown("rollouts", '"algorithm.train_batch_size"', "skrl", section="algorithm"),
     unknown("step_per_collect", '"algorithm.train_batch_size"', "Tianshou", section="algorithm"),
