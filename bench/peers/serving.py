@@ -11,6 +11,7 @@ whole; Troupe speaks gRPC, by calls and by streams, to the clients of bench/satu
 """
 
 import argparse
+import contextlib
 import http.client
 import json
 import os
@@ -28,11 +29,12 @@ sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import measure  # noqa: E402
 import venvs  # noqa: E402
 
 ROOT = HERE.parents[1]
-PORT = 18431
 CLIENTS = (1, 8, 32)
+LOG_LINES = 20  # in an error
 BODY = json.dumps({"obs": [round(-0.9 + 0.1 * i, 2) for i in range(18)]}).encode()
 REQUEST = b"POST /act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
 PEERS = {"FastAPI": ("serving_fastapi.py",), "Ray Serve": ("serving_ray.py", "plain"), "Ray Serve, batched": ("serving_ray.py", "batched")}
@@ -62,7 +64,7 @@ def ask(connection):
 
 
 def load(port, clients, seconds):
-    """Requests a second of so many clients."""
+    """-> (whole answers, seconds) of so many clients, each of which asks once at least."""
     counts, failures = [0] * clients, []
     end = time.perf_counter() + seconds
 
@@ -70,7 +72,7 @@ def load(port, clients, seconds):
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                while time.perf_counter() < end:
+                while not counts[number] or time.perf_counter() < end:
                     ask(connection)
                     counts[number] += 1
         except OSError as error:
@@ -84,7 +86,19 @@ def load(port, clients, seconds):
         thread.join()
     if failures:
         raise failures[0]
-    return sum(counts) / (time.perf_counter() - begin)
+    return sum(counts), time.perf_counter() - begin
+
+
+def requests_per_second(port, clients, seconds):
+    """Of so many clients."""
+    count, taken = load(port, clients, seconds)
+    return count / taken
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def await_server(server, port, seconds=180):
@@ -93,24 +107,31 @@ def await_server(server, port, seconds=180):
         if server.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError("the server has not begun to answer")
         try:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-            connection.request("POST", "/act", BODY, {"Content-Type": "application/json"})
-            if connection.getresponse().status == 200:
-                return
+            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+                connection.request("POST", "/act", BODY, {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                answer.read()
+                if answer.status == 200:
+                    return
         except (OSError, http.client.HTTPException):
             pass
         time.sleep(0.2)
 
 
 def peer(python, name, seconds, log):
-    """{clients: requests a second}"""
+    """{clients: requests a second} of a server with a port of its own, which is ended with all that it started. RuntimeError with the end of its log."""
     program, *more = PEERS[name]
+    port = free_port()
     with open(log, "w") as errors:
-        server = subprocess.Popen([str(python), str(HERE / "legs" / program), str(PORT), *more], stdin=subprocess.PIPE, stdout=errors, stderr=errors)
+        server = subprocess.Popen([str(python), str(HERE / "legs" / program), str(port), *more], stdin=subprocess.PIPE, stdout=errors, stderr=errors)
     try:
-        await_server(server, PORT)
-        load(PORT, 8, 1)
-        return {clients: load(PORT, clients, seconds) for clients in CLIENTS}
+        await_server(server, port)
+        load(port, 8, 1)
+        return {clients: requests_per_second(port, clients, seconds) for clients in CLIENTS}
+    except (RuntimeError, OSError) as error:
+        with open(log, errors="replace") as file:
+            end = "".join(file.readlines()[-LOG_LINES:]).strip()
+        raise RuntimeError(f"{name}: {error}; its log ends with:\n{end}") from error
     finally:
         server.stdin.close()
         if program == "serving_fastapi.py":
@@ -120,6 +141,7 @@ def peer(python, name, seconds, log):
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
+        measure.end_descendants()
 
 
 def rates(output):
@@ -159,6 +181,7 @@ def main():
     python = arguments.python or venvs.ensure("serving", arguments.folder, None)
     cpus = sorted(os.sched_getaffinity(0))[:2]
     os.sched_setaffinity(0, set(cpus))
+    measure.become_subreaper()
     repetitions = []
     with tempfile.TemporaryDirectory(prefix="troupe_serving_") as folder:
         for repetition in range(arguments.repetitions):

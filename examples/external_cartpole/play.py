@@ -8,12 +8,12 @@ README.md beside it has the commands that make the stubs.
 import math
 import random
 import sys
-import time
 
 import episodes_pb2 as pb
 import episodes_pb2_grpc
 import grpc
 
+PATIENCE_S = 60  # to connect
 GRAVITY, CART, POLE, LENGTH, FORCE, TAU = 9.8, 1.0, 0.1, 0.5, 10.0, 0.02
 
 
@@ -57,8 +57,19 @@ def play(stub, world):
             return total
 
 
+def connect(address):
+    """A channel to where the run's clients come: it may not have begun yet."""
+    channel = grpc.insecure_channel(address, options=[("grpc.max_reconnect_backoff_ms", 1000)])
+    print(f"waiting for a run at {address}, {PATIENCE_S} s at most", flush=True)
+    try:
+        grpc.channel_ready_future(channel).result(timeout=PATIENCE_S)
+    except grpc.FutureTimeoutError:
+        sys.exit(f"no run answers at {address}: got nothing in {PATIENCE_S} s, expected the address that `troupe train` says")
+    return channel
+
+
 def main():
-    stub, world = episodes_pb2_grpc.ExternalEpisodesStub(grpc.insecure_channel(sys.argv[1])), CartPole()
+    stub, world = episodes_pb2_grpc.ExternalEpisodesStub(connect(sys.argv[1])), CartPole()
     returns = []
     while True:
         try:
@@ -66,9 +77,6 @@ def main():
         except grpc.RpcError as error:
             if error.code() in (grpc.StatusCode.ABORTED, grpc.StatusCode.DEADLINE_EXCEEDED):
                 continue  # the episode is over without us: begin another
-            if error.code() == grpc.StatusCode.UNAVAILABLE and not returns:
-                time.sleep(0.5)  # the run has not begun yet
-                continue
             print(f"the run is over: {error.code().name}")
             return
         if len(returns) % 20 == 0:

@@ -1,23 +1,30 @@
 """troupe.episode_callbacks: how long callbacks may take, without an environment."""
 
 import os
+import signal
 import sys
 import time
+import types
 import unittest
+from unittest import mock
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+from troupe import episode_callbacks  # noqa: E402
 from troupe.callbacks import Callback, EpisodeContext  # noqa: E402
 from troupe.episode_callbacks import CallbackTimeout, EpisodeCallbacks  # noqa: E402
 
 
 class Busy(Callback):
-    """Takes most of a request's time."""
+    """Takes most of a request's time, by the test's clock."""
+
+    def __init__(self, clock):
+        self._clock = clock
+        self.alarms = []  # in how many seconds, when it was called
 
     def on_episode_step(self, ctx):
-        end = time.monotonic() + 0.3
-        while time.monotonic() < end:
-            pass
+        self.alarms.append(signal.getitimer(signal.ITIMER_REAL)[0])
+        self._clock.now += 18
 
 
 class Deaf(Callback):
@@ -34,31 +41,125 @@ class Deaf(Callback):
             pass
 
 
+class Catches(Callback):
+    """Takes the end of its time for a failure of what it waits for, and returns."""
+
+    calls = 0
+
+    def on_episode_step(self, ctx):
+        self.calls += 1
+        try:
+            time.sleep(3600)
+        except BaseException:
+            pass
+
+
+class Quick(Callback):
+    """Returns at once."""
+
+    calls = 0
+
+    def on_episode_step(self, ctx):
+        self.calls += 1
+
+
+class Clock:
+    """Goes on when it is told to."""
+
+    now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+
 class EpisodeCallbacksTest(unittest.TestCase):
-    def make(self, *classes):
-        callbacks = EpisodeCallbacks([], step_timeout_s=1.0)
-        callbacks._names, callbacks._callbacks = [each.__name__ for each in classes], [each() for each in classes]
+    def setUp(self):
+        """An environment has an alarm of its own."""
+        self.alarm = lambda *_: None
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, self.alarm))
+        self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_REAL, 2000, 3000)
+
+    def make(self, *objects, step_timeout_s):
+        callbacks = EpisodeCallbacks([], step_timeout_s)
+        callbacks._names, callbacks._callbacks = [type(each).__name__ for each in objects], list(objects)
         return callbacks
 
-    def test_the_calls_of_a_request_share_its_time(self):
-        callbacks = self.make(Busy, Busy)
-        begin = time.monotonic()
+    def with_clock(self):
+        clock = Clock()
+        patch = mock.patch.object(episode_callbacks, "time", types.SimpleNamespace(monotonic=clock.monotonic))
+        patch.start()
+        self.addCleanup(patch.stop)
+        return clock
+
+    def call(self, callbacks, hook="on_episode_step"):
         callbacks.begin_request()
-        callbacks.call("on_episode_step", EpisodeContext(None))
-        self.assertIn("on_episode_step of Busy: did not return within 0.5 s", callbacks.off)
-        self.assertLess(time.monotonic() - begin, 0.9, "half of the request is the environment's")
+        callbacks.call(hook, EpisodeContext(None))
+        self.assert_as_before()
+
+    def assert_as_before(self):
+        self.assertIs(signal.getsignal(signal.SIGALRM), self.alarm)
+        left, interval = signal.getitimer(signal.ITIMER_REAL)
+        self.assertEqual(interval, 3000)
+        self.assertGreater(left, 100, "the environment's, not a callback's")
+
+    def test_the_calls_of_a_request_share_its_time(self):
+        clock = self.with_clock()
+        first, second, third = Busy(clock), Busy(clock), Busy(clock)
+        callbacks = self.make(first, second, third, step_timeout_s=60)
+        self.call(callbacks)
+        self.assertEqual(callbacks.off, "on_episode_step of Busy: did not return within 30 s")
+        self.assertEqual([len(each.alarms) for each in (first, second, third)], [1, 1, 0])
+        self.assertLessEqual(first.alarms[0], 30)
+        self.assertTrue(0 < second.alarms[0] <= 12, "half of the request is the environment's")
 
     def test_each_request_has_a_time_of_its_own(self):
-        callbacks = self.make(Busy)
+        busy = Busy(self.with_clock())
+        callbacks = self.make(busy, step_timeout_s=60)
         for _ in range(3):
-            callbacks.begin_request()
-            callbacks.call("on_episode_step", EpisodeContext(None))
-        self.assertEqual(callbacks.off, "")
+            self.call(callbacks)
+        self.assertEqual((callbacks.off, len(busy.alarms)), ("", 3))
+        self.assertGreater(min(busy.alarms), 12, "not what an earlier one left")
 
     def test_one_that_catches_the_end_of_its_time_is_interrupted_again(self):
-        callbacks = self.make(Deaf)
-        callbacks.call("on_episode_end", EpisodeContext(None))
+        callbacks = self.make(Deaf(), step_timeout_s=0.1)
+        self.call(callbacks, "on_episode_end")
         self.assertIn("on_episode_end of Deaf", callbacks.off)
+
+    def test_one_that_catches_the_end_of_its_time_and_returns_is_not_called_again(self):
+        catches = Catches()
+        callbacks = self.make(catches, step_timeout_s=0.1)
+        for _ in range(2):
+            self.call(callbacks)
+        self.assertEqual((callbacks.off, catches.calls), ("on_episode_step of Catches: did not return within 0.05 s", 1))
+
+    def test_where_no_time_is_left_it_is_not_called(self):
+        clock = self.with_clock()
+        busy, quick = Busy(clock), Quick()
+        callbacks = self.make(busy, quick, step_timeout_s=36)
+        self.call(callbacks)
+        self.assertEqual((callbacks.off, len(busy.alarms), quick.calls), ("on_episode_step of Quick: did not return within 18 s", 1, 0))
+
+    def test_an_alarm_beside_the_call_leaves_nothing_armed(self):
+        """It strikes when the timer has been set, before the callback is called; or when that has returned and the timer is being stopped."""
+        armed = signal.setitimer
+
+        def strikes(when):
+            def set_timer(which, seconds, interval=0.0):
+                was = armed(which, seconds, interval)
+                if when(seconds):
+                    signal.raise_signal(signal.SIGALRM)
+                return was
+            return set_timer
+
+        for when, calls, off in ((lambda seconds: 0 < seconds < 100, 0, "on_episode_step of Quick: did not return within 30 s"),
+                                 (lambda seconds: seconds == 0, 1, "")):
+            quick = Quick()
+            callbacks = self.make(quick, step_timeout_s=60)
+            with mock.patch.object(signal, "setitimer", strikes(when)):
+                self.call(callbacks)
+            self.assertEqual((callbacks.off, quick.calls), (off, calls))
+            callbacks._on_alarm(signal.SIGALRM, None)  # one that comes late strikes nobody
 
 
 if __name__ == "__main__":

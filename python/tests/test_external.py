@@ -2,11 +2,14 @@
 
 import os
 import sys
+import tempfile
 import types
 import unittest
+from concurrent import futures
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+import grpc  # noqa: E402
 import numpy  # noqa: E402
 
 from troupe import external  # noqa: E402
@@ -46,12 +49,16 @@ class FormsTest(unittest.TestCase):
 
     def test_agents_that_leave_come_with_an_end(self):
         episode = self.env.start_episode()
-        self.env.end_episode(episode, rewards={"a": 3}, truncated=True)
-        step = messages.AgentStep(agent_id="a", reward=3)
-        self.assertEqual(self.calls[-1], messages.EndEpisodeRequest(episode_id="e1", end=messages.EPISODE_END_TRUNCATED, agents=[step]))
-        self.env.get_actions(episode, {"a": [0, 0]}, terminateds=["a"])
-        step = messages.AgentStep(agent_id="a", observation=[0, 0], action_mask=b"\1\1\1", end=messages.EPISODE_END_TERMINATED)
-        self.assertEqual(list(self.calls[-1].agents), [step])
+        for truncated, end in ((True, messages.EPISODE_END_TRUNCATED), (False, messages.EPISODE_END_TERMINATED)):
+            self.env.end_episode(episode, rewards={"a": 3}, truncated=truncated)
+            self.assertEqual(self.calls[-1], messages.EndEpisodeRequest(episode_id="e1", end=end, agents=[messages.AgentStep(agent_id="a", reward=3)]))
+        self.answers["GetActions"] = b""
+        for leaving, end in ((dict(terminateds=["a"]), messages.EPISODE_END_TERMINATED), (dict(truncateds=["a"]), messages.EPISODE_END_TRUNCATED)):
+            self.assertEqual(self.env.get_actions(episode, {"a": [0, 0]}, **leaving), {})
+            step = messages.AgentStep(agent_id="a", observation=[0, 0], action_mask=b"\1\1\1", end=end)
+            self.assertEqual(list(self.calls[-1].agents), [step])
+            self.env.get_actions(episode, {}, rewards={"a": 2}, **leaving)
+            self.assertEqual(list(self.calls[-1].agents), [messages.AgentStep(agent_id="a", reward=2, end=end)], "without a last observation")
 
     def test_actions_of_ones_own_bring_their_log_probability_where_there_is_one(self):
         self.answers["StartEpisode"] = messages.StartEpisodeReply(episode_id="e1", agents=[messages.WorldAgent(
@@ -82,12 +89,37 @@ class FormsTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "on another machine"):
             external.ExternalEnv("10.0.0.7:1234")
 
+    def test_what_is_said_of_an_agent_that_is_not_observed_is_an_error(self):
+        agents = [messages.WorldAgent(agent_id=agent, observation_space="Box(-1, 1, [1])", action_space="Discrete(3)", has_action_mask=True) for agent in "ab"]
+        self.answers["StartEpisode"] = messages.StartEpisodeReply(episode_id="e1", agents=agents).SerializeToString()
+        episode = self.env.start_episode()
+        asked, seen, mask = len(self.calls), {"a": [0]}, [1, 1, 0]
+        for what, beside, call in (
+                ("an action mask", "an observation", lambda: self.env.get_actions(episode, seen, action_masks={"a": mask, "b": mask})),
+                ("an action mask", "an observation", lambda: self.env.get_actions(episode, seen, action_masks={"b": mask}, terminateds=["b"])),
+                ("an action mask", "an observation", lambda: self.env.log_actions(episode, seen, {"a": 1}, {"a": -1}, action_masks={"b": mask})),
+                ("an action", "an observation", lambda: self.env.log_actions(episode, seen, {"a": 1, "b": 2}, {"a": -1}, rewards={"b": 1})),
+                ("a log-probability", "an action", lambda: self.env.log_actions(episode, seen, {"a": 1}, {"a": -1, "b": -1}))):
+            with self.assertRaisesRegex(ValueError, f"^got {what} of agent 'b', expected it of agents with {beside} alone: a$"):
+                call()
+        self.assertEqual(len(self.calls), asked, "nothing was sent")
+
     def test_a_run_is_found_by_its_folder(self):
-        self.assertEqual(external.SOCKET, os.path.join("external", "episodes.sock"))
-        with self.assertRaises(external.EpisodeError) as caught:
-            with external.ExternalEnv(os.path.dirname(os.path.abspath(__file__)), timeout=5) as env:
+        start = grpc.method_handlers_generic_handler("troupe.v1.ExternalEpisodes", {
+            "StartEpisode": grpc.unary_unary_rpc_method_handler(lambda request, context: START_REPLY.SerializeToString())})
+        with tempfile.TemporaryDirectory() as run:
+            os.mkdir(os.path.join(run, "external"))
+            server = grpc.server(futures.ThreadPoolExecutor(1), handlers=[start])
+            self.addCleanup(server.stop, None)
+            server.add_insecure_port(f"unix:{run}/external/episodes.sock")
+            server.start()
+            for folder in (run, os.path.relpath(run)):
+                with external.ExternalEnv(folder, timeout=30) as env:
+                    self.assertEqual((env.start_episode(), list(env.agents)), ("e1", ["a"]))
+            server.stop(None).wait()
+            with external.ExternalEnv(run, timeout=5) as env, self.assertRaises(external.EpisodeError) as caught:
                 env.start_episode()
-        self.assertEqual(caught.exception.code, "UNAVAILABLE")
+            self.assertEqual(caught.exception.code, "UNAVAILABLE", "nobody is there")
 
 
 if __name__ == "__main__":

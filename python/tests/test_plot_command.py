@@ -63,11 +63,24 @@ class PlotCommandTest(unittest.TestCase):
         self.assertEqual(plot_command._unit("wall_clock_s", 1e7), (1.0, ""))
 
     def test_matplotlib_draws(self):
+        from matplotlib import pyplot
+        self.addCleanup(pyplot.close, "all")
+        drawn = []
         for ending, begin in (("png", b"\x89PNG"), ("svg", b"<?xml")):
             path = os.path.join(self.folder, f"curve.{ending}")
-            plot_command.draw(DOCUMENT, path)
+            with mock.patch.object(pyplot, "close", drawn.append):
+                plot_command.draw(DOCUMENT, path)
             with open(path, "rb") as file:
                 self.assertEqual(file.read(len(begin)), begin)
+        for figure in drawn:
+            (axis,) = figure.axes
+            self.assertEqual([(line.get_label(), list(line.get_xdata()), list(line.get_ydata())) for line in axis.lines],
+                             [("a", [0.01, 2000], [1, 2]), ("\\$b", [0.01, 0.02], [1, 2])])
+            (band,) = axis.collections
+            self.assertEqual({tuple(corner) for corner in band.get_paths()[0].vertices}, {(0.01, 0), (0.01, 2), (2000, 1), (2000, 3)})
+            self.assertEqual((axis.get_xlabel(), axis.get_ylabel()), ("thousand env steps", "return, sum over agents"))
+            self.assertIsNotNone(axis.get_legend())
+        self.assertEqual(len(drawn), 2)
 
 
 if __name__ == "__main__":

@@ -233,7 +233,7 @@ class RunTest(ProgramTestCase):
         self.assertEqual(self.notes("arguments")[-1][-5:], ["--video", "a.gif", "--video-episode", "2", "--overwrite"])
 
     def test_runs_are_what_the_command_lists(self):
-        self.assertEqual(troupe.runs(pathlib.Path("elsewhere")), [])
+        self.assertEqual(troupe.runs(pathlib.Path("elsewhere")), [{"name": "second", "state": "running"}, {"name": "first", "state": "finished"}])
         self.assertEqual(self.notes("arguments")[-1], ["runs", "ls", "--json", "--directory", "elsewhere"])
 
     def test_changes_are_the_commands(self):

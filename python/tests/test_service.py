@@ -19,6 +19,11 @@ HAVE_CLIENT = all(importlib.util.find_spec(name) for name in ("grpc", "numpy", "
 DECISIONS = 3  # of policies that remember
 
 
+def is_discrete(policy):
+    """In a word of its actions at least."""
+    return any(policy.action_space.words_are_discrete())
+
+
 @unittest.skipUnless(HAVE_CLIENT, "grpcio, numpy and protobuf are not installed")
 class ServiceTest(unittest.TestCase):
     def setUp(self):
@@ -58,7 +63,9 @@ class ServiceTest(unittest.TestCase):
                                             deterministic=True, state_in=inputs.get("states"), outputs=outputs)
             numpy.testing.assert_allclose(answer.action_logp, expected.logp, atol=1e-5, rtol=1e-5)
             numpy.testing.assert_allclose(answer.actions, expected.actions, atol=1e-5, rtol=1e-5)
+            self.assertEqual(answer.logits is not None, is_discrete(policy))
             if answer.logits is not None:
+                self.assertEqual(answer.logits.shape[1], policy.network.head.logits)
                 numpy.testing.assert_allclose(answer.logits, expected.outputs[:, :answer.logits.shape[1]], atol=1e-5, rtol=1e-5)
             self.assertEqual(answer.state_out is not None, policy.state_size > 0)
             if policy.state_size:

@@ -16,6 +16,13 @@ torch.set_num_threads(1)
 
 
 class TorchServiceTest(test_service.ServiceTest):
+    def test_answers_are_a_workers_actors(self):
+        self.checked = set()
+        super().test_answers_are_a_workers_actors()
+        expected = {policy.id for policy in self.policies.values() if test_service.is_discrete(policy) or policy.state_size}
+        self.assertEqual(self.checked, expected)
+        self.assertGreater(len(expected), 20)
+
     def check(self, client, policy, rows):
         inputs, module = policy.network.sample_inputs(rows, rows), policy.torch_module()
         described, = client.policies([policy.id])
@@ -35,6 +42,7 @@ class TorchServiceTest(test_service.ServiceTest):
                     self.assertLessEqual(numpy.max(numpy.abs(values - expected[name]) / scale), 1e-5, name)
             if policy.state_size:
                 inputs["states"] = numpy.array(answer.state_out)
+        self.checked.add(policy.id)
 
 
 if __name__ == "__main__":

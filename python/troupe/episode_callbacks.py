@@ -71,18 +71,28 @@ class EpisodeCallbacks:
                 self.enter(0)
 
     def _call_in_time(self, callback: Callable[[EpisodeContext], None], context: EpisodeContext) -> None:
-        before = signal.signal(signal.SIGALRM, self._on_alarm)
-        self._armed = True
+        """CallbackTimeout also for a callback that caught it, and where no time is left to call one."""
+        if self._left_s <= 0:
+            raise CallbackTimeout()
+        own_timer = signal.setitimer(signal.ITIMER_REAL, 0)  # an environment's
+        own_handler = signal.signal(signal.SIGALRM, self._on_alarm)
         begin = time.monotonic()
-        # Again and again: a callback may catch what it is interrupted with.
-        rest, interval = signal.setitimer(signal.ITIMER_REAL, max(self._left_s, 1e-3), 1.0)
         try:
-            callback(context)
+            try:  # an alarm may strike from here on, and in the inner finally, too
+                self._armed = True
+                # Again and again: a callback may catch what it is interrupted with.
+                signal.setitimer(signal.ITIMER_REAL, self._left_s, 1.0)
+                callback(context)
+            finally:
+                self._armed = False
         finally:
             self._armed = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, own_handler)
+            signal.setitimer(signal.ITIMER_REAL, *own_timer)
             self._left_s -= time.monotonic() - begin
-            signal.setitimer(signal.ITIMER_REAL, rest, interval)  # an environment's own
-            signal.signal(signal.SIGALRM, before)
+        if self._left_s < 0:
+            raise CallbackTimeout()
 
     def _on_alarm(self, _signal: int, _frame: Any) -> None:
         if self._armed:

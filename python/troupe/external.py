@@ -127,6 +127,7 @@ class ExternalEnv:
                     action_masks: Optional[Mapping[str, Any]] = None, rewards: Optional[Mapping[str, float]] = None, terminateds: Sequence[str] = (),
                     truncateds: Sequence[str] = (), state: Any = None) -> None:
         """The same for actions that were decided here: discrete ones, each with the log-probability of the policy that drew it."""
+        _expect_within("a log-probability", log_probs, "an action", actions)
         logged = {agent: messages.AgentAction(agent_id=agent, discrete=self._agent(agent).words(action), log_prob=log_probs.get(agent))
                   for agent, action in actions.items()}
         steps = self._steps(observations, action_masks, rewards, terminateds, truncateds, logged)
@@ -154,6 +155,8 @@ class ExternalEnv:
                terminateds: Sequence[str], truncateds: Sequence[str],
                actions: Optional[Mapping[str, messages.AgentAction]] = None) -> List[messages.AgentStep]:
         masks, rewards, actions = masks or {}, rewards or {}, actions or {}
+        _expect_within("an action mask", masks, "an observation", observations)
+        _expect_within("an action", actions, "an observation", observations)
         steps = []
         for agent in dict.fromkeys((*observations, *rewards, *terminateds, *truncateds)):
             known = self._agent(agent)
@@ -176,6 +179,13 @@ class ExternalEnv:
             return read(query_calls.parse(kind, reply))
         except QueryError as error:
             raise EpisodeError(error.code, str(error).partition(": ")[2]) from None
+
+
+def _expect_within(what: str, given: Mapping[str, Any], beside: str, agents: Mapping[str, Any]) -> None:
+    """`given` is of agents among `agents`, which have `beside`: of others it would be lost. ValueError."""
+    for agent in given:
+        if agent not in agents:
+            raise ValueError(f"got {what} of agent {agent!r}, expected it of agents with {beside} alone: {', '.join(list(agents)[:8]) or 'none'}")
 
 
 def _of_agents(parts: Any) -> Any:

@@ -6,7 +6,9 @@ import stat
 import subprocess
 import sys
 import threading
+from concurrent import futures
 
+import grpc
 import harness
 
 sys.path.insert(0, os.path.join(sys.argv[2], "python"))
@@ -41,15 +43,20 @@ class ExternalTest(harness.RunningTestCase):
         subprocess.run(["protoc", "-I", proto, f"--python_out={self.folder}", f"--grpc_python_out={self.folder}",
                         f"--plugin=protoc-gen-grpc_python={plugin}", "episodes.proto"], check=True)
 
-    def play(self):
+    def play(self, patience_s=60):
         """A client in plain Python, killed at the end of the test."""
+        program = f"import play; play.PATIENCE_S = {patience_s}; play.main()"
+        path = f"{self.folder}:{os.path.join(self.source, 'examples', 'external_cartpole')}"
         with open(self.path("clients"), "a") as log:
-            client = subprocess.Popen([sys.executable, "-B", os.path.join(self.source, "examples", "external_cartpole", "play.py"),
-                                       f"unix:{self.socket('outside')}"], cwd=self.folder, stdout=log, stderr=subprocess.STDOUT,
-                                      env={**os.environ, "PYTHONPATH": self.folder})
+            client = subprocess.Popen([sys.executable, "-B", "-c", program, f"unix:{self.socket('outside')}"], cwd=self.folder, stdout=log,
+                                      stderr=subprocess.STDOUT, env={**os.environ, "PYTHONPATH": path})
         self.addCleanup(client.wait)
         self.addCleanup(client.kill)
         return client
+
+    def clients_said(self):
+        with open(self.path("clients")) as log:
+            return log.read()
 
     def assert_code(self, code, call, *arguments, **named):
         with self.assertRaises(external.EpisodeError) as caught:
@@ -70,8 +77,7 @@ class ExternalTest(harness.RunningTestCase):
         os.kill(worker, signal.SIGKILL)
         for client in clients:
             self.assertEqual(client.wait(timeout=30), 0)
-        with open(self.path("clients")) as log:
-            self.assertEqual(log.read().count("the run is over: UNAVAILABLE"), 2, "its episodes are gone, which its clients hear")
+        self.assertEqual(self.clients_said().count("the run is over: UNAVAILABLE"), 2, "its episodes are gone, which its clients hear")
         self.await_true(lambda: self.workers(train) not in ([], [worker]), "another worker")
         clients = [self.play(), self.play()]
         self.assertEqual(train.wait(timeout=150), 0, self.log_text())
@@ -82,6 +88,25 @@ class ExternalTest(harness.RunningTestCase):
         self.assert_adds_up(summary, batch=512)
         self.assertEqual(summary["env_errors"], 0, "clients and workers that go are no failing environments")
         self.assert_nothing_left()
+
+    def test_a_client_waits_for_a_run_and_says_so_but_not_for_ever(self):
+        self.stubs()
+        self.write("log", "")  # of no run
+        address = f"unix:{self.socket('outside')}"
+        client = self.play(patience_s=2)
+        self.assertEqual(client.wait(timeout=30), 1)
+        self.assertEqual(self.clients_said(), f"waiting for a run at {address}, 2 s at most\n"
+                         f"no run answers at {address}: got nothing in 2 s, expected the address that `troupe train` says\n")
+        self.write("clients", "")
+        client = self.play()
+        self.await_true(lambda: "waiting" in self.clients_said(), "a client that waits")
+        os.makedirs(os.path.dirname(self.socket("outside")))
+        late = grpc.server(futures.ThreadPoolExecutor(1))
+        self.addCleanup(late.stop, None)
+        late.add_insecure_port(address)
+        late.start()
+        self.assertEqual(client.wait(timeout=30), 0)
+        self.assertIn("the run is over: UNIMPLEMENTED", self.clients_said(), "who came late was found")
 
     def episode(self, env, steps=6):
         """Of the two agents."""
