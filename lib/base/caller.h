@@ -15,6 +15,10 @@ struct Caller {
   Kind kind = Kind::kNetwork;
   std::string peer;  ///< of kNetwork: its address and port, for logs
 
+  /// Where callers of one machine of the network are counted: its address without the port; empty: of this machine's
+  /// Unix sockets.
+  std::string host() const { return kind == Kind::kNetwork ? peer.substr(0, peer.rfind(':')) : ""; }
+
   /// For logs: "control socket", "unix socket" or the peer.
   std::string ToString() const {
     if (kind == Kind::kNetwork) return peer;

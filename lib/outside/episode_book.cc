@@ -13,12 +13,6 @@
 namespace troupe::outside {
 namespace {
 
-/// Where episodes of one machine of the network are counted; empty: of this machine's Unix sockets.
-std::string HostOf(const base::Caller& caller) {
-  if (caller.kind != base::Caller::Kind::kNetwork) return "";
-  return caller.peer.substr(0, caller.peer.rfind(':'));
-}
-
 bool IsPlainId(const std::string& id) {
   return !id.empty() && id.size() <= kMaxEpisodeIdBytes && std::all_of(id.begin(), id.end(), [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
@@ -56,7 +50,7 @@ struct EpisodeBook::Episode {
 };
 
 EpisodeBook::EpisodeBook(env::EnvSpec spec, const EpisodeLimits& limits, const base::Clock* clock)
-    : spec_(std::move(spec)), limits_(limits), clock_(clock) {}
+    : spec_(std::move(spec)), limits_(limits), clock_(clock), acting_(spec_) {}
 
 EpisodeBook::~EpisodeBook() { Close(); }
 
@@ -77,7 +71,7 @@ absl::StatusOr<std::string> EpisodeBook::Start(const base::Caller& caller, const
   }
   auto episode = std::make_shared<Episode>();
   episode->id = wanted.empty() ? DrawId() : wanted;
-  episode->host = HostOf(caller);
+  episode->host = caller.host();
   episode->agents.resize(spec_.possible_agents.size());
   episode->rewards.resize(spec_.possible_agents.size());
   episode->logp.resize(spec_.possible_agents.size());
@@ -160,7 +154,8 @@ void EpisodeBook::PostLocked(Episode& episode, CheckedStep step) {
   episode.step = std::move(step);
   for (const AgentStep& agent : episode.step.agents) {
     if (agent.logged.empty()) continue;
-    episode.logged[static_cast<size_t>(agent.slot.value())] = {agent.logged.data(), agent.logged_logp};
+    episode.logged[static_cast<size_t>(agent.slot.value())] = {agent.logged.data(), agent.logged_logp,
+                                                               episode.step.weights};
   }
   ChangedLocked();
 }
@@ -184,6 +179,7 @@ absl::Status EpisodeBook::TryActLocked(const std::string& id, CheckedStep step, 
 uint64_t EpisodeBook::Act(const std::string& id, StepKind kind, const StepReport& report, Answer answer) {
   absl::StatusOr<CheckedStep> step = CheckStep(spec_, kind, report);
   absl::Status status = step.status();
+  if (status.ok()) status = acting_.CheckNumber(step->weights);
   uint64_t call = 0;
   {
     base::MutexLock lock(&mutex_);

@@ -19,6 +19,8 @@ struct EpisodeLimits {
 /// learners believe (env.max_abs_return). A fragment with another would be refused, whoever else is in it.
 inline constexpr double kMaxAbsReward = 1e6;
 inline constexpr size_t kMaxEpisodeIdBytes = 64;
+/// Changes of weights after which it is not known any more which they were; see ActingPolicies.
+inline constexpr size_t kWeightsKept = 64;
 /// Of a decision that was made outside, nats.
 inline constexpr float kMinLogProb = -50;
 
