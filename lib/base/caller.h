@@ -15,8 +15,10 @@ struct Caller {
   Kind kind = Kind::kNetwork;
   std::string peer;  ///< of kNetwork: its address and port, for logs
 
-  /// With whom it shares limits: of kNetwork the address without the port, "10.0.0.7" or "[::1]", else as ToString.
-  std::string Host() const { return kind == Kind::kNetwork ? peer.substr(0, peer.rfind(':')) : ToString(); }
+  /// The machine of the network that it shares limits with: the address without the port, "10.0.0.7" or "[::1]"; empty:
+  /// of this machine's sockets.
+  std::string Host() const { return kind == Kind::kNetwork ? peer.substr(0, peer.rfind(':')) : ""; }
+
   /// For logs: "control socket", "unix socket" or the peer.
   std::string ToString() const {
     if (kind == Kind::kNetwork) return peer;

@@ -162,6 +162,7 @@ absl::StatusOr<CheckedStep> CheckStep(const env::EnvSpec& spec, StepKind kind, c
   CheckedStep step;
   TROUPE_RETURN_IF_ERROR(CheckState(spec, report.state));
   step.state = report.state;
+  step.weights = report.weights;
   std::vector<bool> seen(spec.possible_agents.size());
   bool any_acts = false;
   for (const AgentReport& agent : report.agents) {

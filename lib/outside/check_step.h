@@ -29,6 +29,7 @@ struct AgentStep {
 struct CheckedStep {
   std::vector<AgentStep> agents;
   std::vector<float> state;
+  uint64_t weights = 0;  ///< unchecked
 };
 
 /// Which call brings a step.

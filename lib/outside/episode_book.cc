@@ -52,7 +52,7 @@ struct EpisodeBook::Episode {
 };
 
 EpisodeBook::EpisodeBook(env::EnvSpec spec, const EpisodeLimits& limits, const base::Clock* clock)
-    : spec_(std::move(spec)), limits_(limits), clock_(clock) {}
+    : spec_(std::move(spec)), limits_(limits), clock_(clock), acting_(spec_) {}
 
 EpisodeBook::~EpisodeBook() { Close(); }
 
@@ -95,7 +95,7 @@ absl::StatusOr<std::string> EpisodeBook::Start(const base::Caller& caller, const
         absl::StrCat("the worker has ", episodes_.size(), " episodes open, all that env.external.max_episodes allows"));
   }
   const size_t most = std::max<size_t>(1, limits_.episodes / 2);
-  if (caller.kind == base::Caller::Kind::kNetwork && NumOfLocked(episode->host) >= most) {
+  if (!episode->host.empty() && NumOfLocked(episode->host) >= most) {
     return absl::ResourceExhaustedError(absl::StrCat("the worker has ", most,
                                                      " episodes open of this network address, half of what "
                                                      "env.external.max_episodes allows"));
@@ -171,7 +171,8 @@ void EpisodeBook::PostLocked(Episode& episode, CheckedStep step) {
   episode.step = std::move(step);
   for (const AgentStep& agent : episode.step.agents) {
     if (agent.logged.empty()) continue;
-    episode.logged[static_cast<size_t>(agent.slot.value())] = {agent.logged.data(), agent.logged_logp};
+    episode.logged[static_cast<size_t>(agent.slot.value())] = {agent.logged.data(), agent.logged_logp,
+                                                               episode.step.weights};
   }
   ChangedLocked();
 }
@@ -195,6 +196,7 @@ absl::Status EpisodeBook::TryActLocked(const std::string& id, CheckedStep step, 
 uint64_t EpisodeBook::Act(const std::string& id, StepKind kind, const StepReport& report, Answer answer) {
   absl::StatusOr<CheckedStep> step = CheckStep(spec_, kind, report);
   absl::Status status = step.status();
+  if (status.ok()) status = acting_.CheckNumber(step->weights);
   uint64_t call = 0;
   {
     base::MutexLock lock(&mutex_);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "lib/base/mutex.h"
 #include "lib/env/env_spec.h"
 #include "lib/env/multi_agent_env.h"
+#include "lib/outside/acting_policies.h"
 #include "lib/outside/check_step.h"
 #include "lib/outside/episode_step.h"
 #include "lib/outside/limits.h"
@@ -68,6 +70,8 @@ class EpisodeBook final : public rollout::OutsideWorlds {
   void Close();
 
   const env::EnvSpec& spec() const { return spec_; }
+  /// For clients that act by themselves.
+  ActingPolicies& acting() { return acting_; }
   Counters counters() const;
   size_t num_open() const;
 
@@ -79,6 +83,14 @@ class EpisodeBook final : public rollout::OutsideWorlds {
   const rollout::LoggedAction* Logged(base::EnvId env_id, base::AgentSlot agent) const override;
   void SetLogp(base::EnvId env_id, base::AgentSlot agent, float logp) override;
   void Drop(base::EnvId env_id, const absl::Status& reason) override;
+  void SetPolicies(policy::PolicyTablePtr policies) override { acting_.SetPolicies(std::move(policies)); }
+  void SetWeights(policy::PolicySlot slot, policy::WeightSnapshotPtr weights, policy::WeightVersion version) override {
+    acting_.SetWeights(slot, std::move(weights), version);
+  }
+  std::optional<policy::WeightVersion> VersionOf(uint64_t weights, base::AgentSlot agent,
+                                                 policy::PolicySlot slot) const override {
+    return acting_.VersionOf(weights, agent, slot);
+  }
 
   // Of LaneEnv.
 
@@ -124,6 +136,7 @@ class EpisodeBook final : public rollout::OutsideWorlds {
   const env::EnvSpec spec_;
   const EpisodeLimits limits_;
   const base::Clock* const clock_;
+  ActingPolicies acting_;
 
   mutable base::Mutex mutex_;
   base::CondVar changed_;

@@ -40,6 +40,7 @@ struct AgentReport {
 struct StepReport {
   std::vector<AgentReport> agents;
   std::vector<float> state;
+  uint64_t weights = 0;  ///< that decided its actions, as ActingPolicies numbers them; 0: not said
 };
 
 /// Of one agent, in answer to a step.

@@ -19,6 +19,8 @@ struct EpisodeLimits {
 /// Of an agent in a step, all reports of it together.
 inline constexpr double kMaxAbsReward = 1e6;
 inline constexpr size_t kMaxEpisodeIdBytes = 64;
+/// Changes of weights after which it is not known any more which they were; see ActingPolicies.
+inline constexpr size_t kWeightsKept = 64;
 /// Of a decision that was made outside, nats.
 inline constexpr float kMinLogProb = -50;
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <thread>
 
+#include "lib/base/await.h"
 #include "lib/env/dict_env.h"
 #include "lib/outside/episode_book.h"
 #include "lib/outside/lane_env.h"
@@ -224,6 +225,122 @@ TEST_F(ByHandTest, AnswersSayTheLogProbability) {
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(answer->at(0).action.logp, rows[0].logp);
   EXPECT_EQ(answer->at(0).action.discrete, rows[0].action);
+}
+
+/// The same with a policy that remembers, whose weights clients are given.
+class OwnDecisionsTest : public ::testing::TestWithParam<bool> {
+ protected:
+  OwnDecisionsTest() : book_(rollout::ScriptedSpec(options_), {}, &base::Clock::Real()), rig_(Config(GetParam())) {
+    std::vector<policy::PolicySpec> specs(rig_.config.policies.values().begin(), rig_.config.policies.values().end());
+    book_.acting().Begin(policy::PolicyTable::Make(specs, {false, false}, {{"*", {{specs[0].id}}}}, {"agent_0"}));
+  }
+  ~OwnDecisionsTest() override { book_.Close(); }
+
+  RolloutConfig Config(bool remembers) {
+    RolloutConfig config = OutsideConfig(options_, &book_);
+    if (remembers) {
+      policy::PolicySpec& spec = config.policies[policy::PolicySlot(0)];
+      spec.actor.core = {.kind = policy::CoreKind::kGru, .size = 3, .layers = 1};
+      spec.sequence_length = 2;
+    }
+    return config;
+  }
+  /// The decision at `step` by weights of that number.
+  std::future<Answered> Log(const std::string& id, int step, uint64_t weights, int env = 0) {
+    auto promise = std::make_shared<std::promise<Answered>>();
+    AgentReport report;
+    report.agent = "agent_0";
+    report.observation = {static_cast<float>(env), 0, static_cast<float>(step), 0};
+    report.action = ClientAction{{step % 3}, {}, -0.5f - static_cast<float>(step)};
+    StepReport steps{{report}, {}, weights};
+    book_.Act(id, StepKind::kLogActions, steps, [promise](Answered answer) { promise->set_value(std::move(answer)); });
+    return promise->get_future();
+  }
+  std::vector<int64_t> VersionsOf(const std::vector<SeenRow>& rows) const {
+    std::vector<int64_t> versions;
+    for (const SeenRow& row : rows) {
+      EXPECT_EQ(row.action, (std::vector<int32_t>{row.step % 3}));
+      EXPECT_EQ(row.logp, -0.5f - static_cast<float>(row.step));
+      versions.push_back(row.version);
+    }
+    return versions;
+  }
+
+  const ScriptedOptions options_{.agents = 1};
+  EpisodeBook book_;
+  Rig rig_;
+};
+INSTANTIATE_TEST_SUITE_P(Remembers, OwnDecisionsTest, testing::Bool());
+
+// Rows say which weights decided, wherever in a fragment and whichever worker's grant they come into.
+TEST_P(OwnDecisionsTest, RowsHaveTheVersionThatDecided) {
+  const std::string id = *book_.Start({base::Caller::Kind::kUnixSocket, ""}, "");
+  std::thread worker([&] { EXPECT_TRUE(rig_.Run(ScriptedGrant(1, 2), 5).ok()); });
+  EXPECT_TRUE(base::AwaitPolling(absl::Milliseconds(1), base::Deadline::After(absl::Seconds(20)),
+                                 [&] { return book_.acting().number() != 0; }));
+  const uint64_t first = book_.acting().number();
+  EXPECT_TRUE(Log(id, 0, first).get().ok());
+  EXPECT_TRUE(Log(id, 1, first).get().ok());
+  std::future<Answered> waits = Log(id, 2, first);
+  worker.join();
+  std::thread again([&] { EXPECT_TRUE(rig_.Run(ScriptedGrant(1, 5), 7).ok()); });
+  EXPECT_TRUE(waits.get().ok()) << "decided before the update";
+  EXPECT_EQ(book_.acting().number(), first + 1);
+  EXPECT_TRUE(Log(id, 3, first + 1).get().ok());
+  EXPECT_TRUE(Log(id, 4, first).get().ok()) << "by a client that took its time";
+  EXPECT_TRUE(Log(id, 5, first + 1).get().ok());
+  EXPECT_TRUE(Log(id, 6, 0).get().ok()) << "of which nobody says anything";
+  const std::future<Answered> last = Log(id, 7, first);
+  again.join();
+  const std::vector<SeenRow> rows = RowsOf(rig_.sink.fragments);
+  EXPECT_EQ(VersionsOf(rows), (std::vector<int64_t>{5, 5, 5, 7, 5, 7, 7}));
+  const std::vector<std::string> segments = rollout::SegmentsOf(*rig_.sink.fragments.back());
+  EXPECT_EQ(segments,
+            (std::vector<std::string>{
+                "env 0 ep 0 agent 0: 2(+0) cut@3 at row lag 2", "env 0 ep 0 agent 0: 3(+0) cut@4 at row lag 0",
+                "env 0 ep 0 agent 0: 4(+0) cut@5 at row lag 2", "env 0 ep 0 agent 0: 5(+0) 6(+0) cut@7 lag 0"}));
+}
+
+// A decision of older weights whose world takes its time keeps their version, in whichever grant its outcome comes.
+TEST_P(OwnDecisionsTest, ACarriedDecisionKeepsItsVersion) {
+  const std::string slow = *book_.Start({base::Caller::Kind::kUnixSocket, ""}, "");
+  std::thread worker([&] { EXPECT_TRUE(rig_.Run(ScriptedGrant(1, 1), 5).ok()); });
+  EXPECT_TRUE(base::AwaitPolling(absl::Milliseconds(1), base::Deadline::After(absl::Seconds(20)),
+                                 [&] { return book_.acting().number() != 0; }));
+  const uint64_t first = book_.acting().number();
+  EXPECT_TRUE(Log(slow, 0, first).get().ok());
+  std::future<Answered> waits = Log(slow, 1, first);
+  worker.join();
+  std::thread again([&] { EXPECT_TRUE(rig_.Run(ScriptedGrant(2, 1), 7).ok()); });
+  EXPECT_TRUE(waits.get().ok());
+  const std::string quick = *book_.Start({base::Caller::Kind::kUnixSocket, ""}, "");
+  EXPECT_TRUE(Log(quick, 0, first + 1, /*env=*/1).get().ok());
+  EXPECT_TRUE(Log(quick, 1, first + 1, 1).get().ok()) << "which takes the slow one's step";
+  std::future<Answered> next = Log(quick, 2, first, 1);
+  again.join();
+  std::thread third([&] { EXPECT_TRUE(rig_.Run(ScriptedGrant(2, 1), 9).ok()); });
+  EXPECT_TRUE(next.get().ok());
+  const std::future<Answered> last = Log(slow, 2, 0);
+  const std::future<Answered> last_of_quick = Log(quick, 3, 0, 1);
+  third.join();
+  EXPECT_EQ(VersionsOf(RowsOf(rig_.sink.fragments)), (std::vector<int64_t>{5, 5, 7, 7, 5}));
+}
+
+// What nobody remembers, as of a worker before this one, is as old as can be.
+TEST_P(OwnDecisionsTest, OfAnotherLearnersWeightsTheVersionIsTheOldest) {
+  const std::string id = *book_.Start({base::Caller::Kind::kUnixSocket, ""}, "");
+  std::thread worker([&] { EXPECT_TRUE(rig_.Run(ScriptedGrant(1, 1), 5, /*epoch=*/1).ok()); });
+  EXPECT_TRUE(base::AwaitPolling(absl::Milliseconds(1), base::Deadline::After(absl::Seconds(20)),
+                                 [&] { return book_.acting().number() != 0; }));
+  const uint64_t first = book_.acting().number();
+  EXPECT_TRUE(Log(id, 0, first).get().ok());
+  std::future<Answered> waits = Log(id, 1, first);
+  worker.join();
+  std::thread again([&] { EXPECT_TRUE(rig_.Run(ScriptedGrant(1, 1), 7, /*epoch=*/2).ok()); });
+  EXPECT_TRUE(waits.get().ok());
+  const std::future<Answered> next = Log(id, 2, first);
+  again.join();
+  EXPECT_EQ(VersionsOf(RowsOf({rig_.sink.fragments.back()})), (std::vector<int64_t>{0}));
 }
 
 // The grant's last step is in flight in a world that takes its time: another world takes it, and what the slow one

@@ -122,6 +122,8 @@ class Collector {
   void BeginOutside(const sample::Grant& grant);
   /// Lanes without an episode begin those that wait, one each, and become ready.
   absl::Status StartOutside(WeightSource& weights);
+  /// Before those that are ready decide: which of them did by themselves, with older weights than act here.
+  void NoteOldDecisions();
   void TakeLoggedActions();
   /// The steps of those that are ready are in flight.
   void SendActions();

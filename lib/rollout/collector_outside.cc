@@ -2,6 +2,7 @@
 // steps.
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -85,6 +86,21 @@ absl::Status Collector::StartOutside(WeightSource& weights) {
   }
   adopter_.Trim(weights);
   return absl::OkStatus();
+}
+
+void Collector::NoteOldDecisions() {
+  for (Lane* lane : ready_) {
+    for (size_t slot = 0; slot < lane->agents.size(); ++slot) {
+      const AgentState& agent = lane->agents[slot];
+      if (agent.phase != AgentPhase::kReady) continue;
+      const base::AgentSlot agent_slot(static_cast<int32_t>(slot));
+      const LoggedAction* const logged = config_.outside->Logged(lane->env_id, agent_slot);
+      if (logged == nullptr || logged->weights == 0) continue;
+      const std::optional<policy::WeightVersion> version =
+          config_.outside->VersionOf(logged->weights, agent_slot, agent.policy);
+      builder_.NoteVersion(*lane, slot, version.value_or(policy::WeightVersion{}));  // nobody's: as old as can be
+    }
+  }
 }
 
 void Collector::TakeLoggedActions() {
@@ -205,6 +221,7 @@ absl::Status Collector::RunOutside(const sample::Grant& grant, WeightSource& wei
     if (absl::IsCancelled(at_hand)) TROUPE_RETURN_IF_ERROR(SubmitOutside(/*last_of_grant=*/false, sink));
     TROUPE_RETURN_IF_ERROR(at_hand);
     if (!ready_.empty()) {
+      NoteOldDecisions();
       builder_.Decide(ready_);
       TROUPE_RETURN_IF_ERROR(ActForAll());
       TakeLoggedActions();

@@ -383,6 +383,27 @@ void FragmentBuilder::AbortCall(Lane& lane) {
   CloseEpisode(lane, /*finished=*/false);
 }
 
+int32_t FragmentBuilder::VersionLag(const Lane& lane, size_t slot) const {
+  if (!lane.agents[slot].carried) return 0;
+  const policy::WeightVersion& now = (*versions_)[lane.agents[slot].policy];
+  const policy::WeightVersion& then = lane.carried[slot].version;
+  // Of another learner epoch it is as old as can be.
+  return static_cast<int32_t>(then.learner_epoch == now.learner_epoch ? now.n - then.n : now.n);
+}
+
+void FragmentBuilder::NoteVersion(Lane& lane, size_t slot, const policy::WeightVersion& version) {
+  AgentState& agent = lane.agents[slot];
+  const policy::WeightVersion& now = (*versions_)[agent.policy];
+  if (version.learner_epoch == now.learner_epoch && version.n >= now.n) return;
+  lane.carried[slot].version = version;
+  agent.carried = true;
+  if (agent.segment < 0) return;
+  PolicyColumns& columns = Columns(agent);
+  columns.Segment(agent.segment)[sample::kSegmentFinalRow] = columns.AddFinalRow(agent.row, lane.env_row);
+  agent.segment = -1;
+  agent.last_row = -1;
+}
+
 void FragmentBuilder::Decide(absl::Span<Lane* const> lanes) {
   for (const auto& place : storage_->policies) {
     PolicyColumns& columns = *place;
@@ -400,7 +421,7 @@ void FragmentBuilder::Decide(absl::Span<Lane* const> lanes) {
       PolicyColumns& columns = Columns(agent);
       const base::AgentSlot slot(static_cast<int32_t>(place));
       const bool begins_segment = agent.segment < 0;
-      if (begins_segment) agent.segment = columns.AddSegment(lane->episode_index, slot, 0);
+      if (begins_segment) agent.segment = columns.AddSegment(lane->episode_index, slot, VersionLag(*lane, place));
       ++columns.segment_rows[static_cast<size_t>(agent.segment)];
       columns.env_row.As<sample::Index>()[agent.row] = static_cast<sample::Index>(lane->env_row);
       columns.segment.As<sample::Index>()[agent.row] = static_cast<sample::Index>(agent.segment);

@@ -73,6 +73,9 @@ class FragmentBuilder {
   /// segments end as truncated at their last observation.
   void AbortCall(Lane& lane);
 
+  /// Before Decide: what the agent in `slot`, which is ready, decides now, weights of `version` have decided. Where
+  /// they are older than those that act it is a segment of its own, as a carried decision is.
+  void NoteVersion(Lane& lane, size_t slot, const policy::WeightVersion& version);
   /// Every ready agent of `lanes` becomes pending: its row gets a segment, an env row and a key.
   void Decide(absl::Span<Lane* const> lanes);
   /// How many policies have had rows in this fragment. They are numbered from 0 in the order in which they came.
@@ -126,6 +129,8 @@ class FragmentBuilder {
   PolicyColumns& Columns(policy::PolicySlot policy) { return storage_->Columns(policy, forms_[policy]); }
   PolicyColumns& Columns(const AgentState& agent) { return Columns(agent.policy); }
   int32_t AddEpisode(Lane& lane, int32_t first_step, bool continues);
+  /// By which the agent's decision is older than the weights that act.
+  int32_t VersionLag(const Lane& lane, size_t slot) const;
   void FillEpisodeEntry(const Lane& lane);
   void AddFinished(const Lane& lane);
   void AttachPending(Lane& lane);

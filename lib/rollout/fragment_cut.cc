@@ -60,8 +60,9 @@ void FragmentBuilder::AttachPending(Lane& lane) {
       if (state.present()) state.CopyRow(env_row, &lane.carried_state[slot * state_size_]);
     }
     columns.env_row.As<sample::Index>()[row] = static_cast<sample::Index>(env_row);
-    const int32_t segment = columns.AddSegment(lane.episode_index, base::AgentSlot(static_cast<int32_t>(slot)),
-                                               static_cast<int32_t>(now.n - carried.version.n));
+    agent.carried = true;
+    const int32_t segment =
+        columns.AddSegment(lane.episode_index, base::AgentSlot(static_cast<int32_t>(slot)), VersionLag(lane, slot));
     columns.segment.As<sample::Index>()[row] = static_cast<sample::Index>(segment);
     columns.segment_rows[static_cast<size_t>(segment)] = 1;
     if (columns.remembers()) {
@@ -70,7 +71,6 @@ void FragmentBuilder::AttachPending(Lane& lane) {
     agent.row = row;
     agent.segment = segment;
     agent.last_row = -1;
-    agent.carried = true;
     sample::EpisodeEntry& entry = batch_->episodes[static_cast<size_t>(lane.episode_index)];
     entry.first_step = std::min(entry.first_step, carried.env_step);
     ++carried_rows_;

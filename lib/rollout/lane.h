@@ -34,7 +34,7 @@ struct AgentState {
   bool active = true;              ///< agent mask of its next decision
   bool observed = false;           ///< in the current call
   bool acts = false;               ///< it decided in the current round
-  bool carried = false;            ///< its pending decision was made for an earlier fragment
+  bool carried = false;            ///< its open decision was made for an earlier fragment, or by older weights
   int64_t row = -1;       ///< its decision that is open: to be made (kReady) or waiting for its outcome (kPending)
   int64_t next_row = -1;  ///< the row of its observation in the current call
   int64_t last_row = -1;  ///< its last complete row in the segment

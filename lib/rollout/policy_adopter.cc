@@ -178,6 +178,7 @@ absl::StatusOr<bool> PolicyAdopter::AdoptTable(const sample::Grant& grant, Weigh
   versions_.resize(slots);
   uses_.resize(slots);
   builder_.SetPolicies(std::move(specs), std::move(mapping), revision);
+  if (config_.outside != nullptr) config_.outside->SetPolicies(grant.policies);
   return true;
 }
 
@@ -213,6 +214,7 @@ absl::Status PolicyAdopter::Adopt(policy::PolicySlot slot, WeightSource& weights
   }
   const bool again = uses_[slot].adopted_in == grants_;
   const policy::PolicySpec& spec = builder_.policies()[slot];
+  policy::WeightSnapshotPtr adopted;
   if (actor->has_weights) {
     Subscribe(slot, weights);
     // Weights that never change are published once.
@@ -233,11 +235,15 @@ absl::Status PolicyAdopter::Adopt(policy::PolicySlot slot, WeightSource& weights
                                                         ", the grant needs ", needed.learner_epoch, ".", needed.n));
     }
     TROUPE_RETURN_IF_ERROR(actor->actor->SetWeights(current->snapshot));
+    adopted = current->snapshot;
     if (changes && newest_ < current->version) newest_ = current->version;
     if (!again) versions_[slot] = current->version;
   }
   // What plays by weights that never change is as new as the newest that do.
   if (!spec.policy_class.trainable() && !again) versions_[slot] = newest_;
+  if (config_.outside != nullptr && adopted != nullptr) {
+    config_.outside->SetWeights(slot, std::move(adopted), versions_[slot]);
+  }
   actor->adopted_in = grants_;
   uses_[slot].adopted_in = grants_;
   return absl::OkStatus();

@@ -1,12 +1,15 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "lib/base/ids.h"
+#include "lib/policy/ids.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/sample/env_report.h"
 #include "lib/sample/grant.h"
@@ -75,6 +78,7 @@ class WeightSource {
 struct LoggedAction {
   const space::ActionWord* words = nullptr;  ///< as the policy gives them
   float logp = 0;
+  uint64_t weights = 0;  ///< which decided, as OutsideWorlds numbers them; 0: nobody said
 };
 
 /// Episodes that are played outside of this process, which the environments of lanes pass on: see outside::EpisodeBook.
@@ -97,6 +101,18 @@ class OutsideWorlds {
   virtual void SetLogp(base::EnvId env_id, base::AgentSlot agent, float logp) = 0;
   /// The lane's episode, if there is one, is over for everybody; its client hears `reason`.
   virtual void Drop(base::EnvId env_id, const absl::Status& reason) = 0;
+
+  // For clients that act by themselves, with the weights that the lanes' policies act with.
+
+  /// Episodes that begin from now on are played by these policies; nullptr: by those that the run began with.
+  virtual void SetPolicies(policy::PolicyTablePtr policies) = 0;
+  /// The policy in `slot` acts with these weights from now on, and its rows say `version`.
+  virtual void SetWeights(policy::PolicySlot slot, policy::WeightSnapshotPtr weights,
+                          policy::WeightVersion version) = 0;
+  /// What the agent's rows say that the weights of that number decided, where the policy in `slot` plays it; nullopt:
+  /// they are too old, or another policy played it then.
+  virtual std::optional<policy::WeightVersion> VersionOf(uint64_t weights, base::AgentSlot agent,
+                                                         policy::PolicySlot slot) const = 0;
 };
 
 }  // namespace troupe::rollout

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
+#include "lib/rpc/limits.h"
 
 namespace troupe::rpc {
 namespace {
@@ -84,6 +85,19 @@ v1::StartEpisodeReply ToProto(const std::string& episode_id, const env::EnvSpec&
   if (spec.state_kind != env::StateKind::kNone) {
     reply.set_state_size(static_cast<uint32_t>(spec.state_space.flat_size()));
   }
+  return reply;
+}
+
+v1::GetPoliciesReply ToProto(const PolicyPiece& piece) {
+  v1::GetPoliciesReply reply;
+  if (piece.image == nullptr) return reply;
+  reply.set_weights(piece.image->weights);
+  for (const auto& [name, size] : piece.image->files) {
+    v1::PolicyFile* const file = reply.add_files();
+    file->set_name(name);
+    file->set_size(size);
+  }
+  reply.set_data(piece.image->bytes.substr(piece.offset, kPolicyPieceBytes));
   return reply;
 }
 

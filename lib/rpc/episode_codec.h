@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "lib/env/env_spec.h"
 #include "lib/outside/episode_step.h"
+#include "lib/rpc/policy_files.h"
 #include "proto/troupe/v1/episodes.pb.h"
 
 namespace troupe::rpc {
@@ -21,5 +22,6 @@ size_t MostReportBytes(const env::EnvSpec& spec);
 v1::GetActionsReply ToProto(const std::vector<outside::AgentAction>& actions);
 /// What a client must know of the world that the worker expects.
 v1::StartEpisodeReply ToProto(const std::string& episode_id, const env::EnvSpec& spec);
+v1::GetPoliciesReply ToProto(const PolicyPiece& piece);
 
 }  // namespace troupe::rpc

@@ -27,6 +27,8 @@ class EpisodeServer {
 
   /// As given, with the port that port 0 became.
   const std::string& address() const { return listening_.addresses().front(); }
+  /// Cancels answers that nobody reads; `now`: steady clock. Now and then; never blocks.
+  void Tick(absl::Duration now) { service_.CheckProgress(now); }
   /// Closes the book, and takes no new calls; cancels after `timeout` who has not read its answer. Blocks until then.
   /// Idempotent; one thread at a time.
   void Shutdown(absl::Duration timeout);

@@ -1,11 +1,15 @@
 #include "lib/rpc/episode_service.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "lib/base/clock.h"
+#include "lib/base/mutex.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/caller.h"
 #include "lib/rpc/convert.h"
@@ -29,8 +33,11 @@ class StepReactor final : public grpc::ServerUnaryReactor {
                                     [this, kind, reply](absl::StatusOr<std::vector<outside::AgentAction>> actions) {
                                       if (actions.ok() && kind == StepKind::kGetActions)
                                         *reply = Serialize(ToProto(*actions));
-                                      if (actions.ok() && kind == StepKind::kLogActions)
-                                        *reply = Serialize(v1::LogActionsReply());
+                                      if (actions.ok() && kind == StepKind::kLogActions) {
+                                        v1::LogActionsReply logged;
+                                        logged.set_weights(book_.acting().number());
+                                        *reply = Serialize(logged);
+                                      }
                                       Finish(ToGrpc(actions.status()));
                                     });
     call_ = call;
@@ -45,6 +52,45 @@ class StepReactor final : public grpc::ServerUnaryReactor {
   outside::EpisodeBook& book_;
   const std::string episode_id_;
   uint64_t call_ = 0;
+};
+
+/// A piece of files on its way, which takes memory until its client has read it.
+class PieceReactor final : public grpc::ServerUnaryReactor, public ServedStream {
+ public:
+  /// `answer` is already in `reply`.
+  static PieceReactor* Start(PolicyFiles* files, StreamRegistry* unread, grpc::CallbackServerContext* context,
+                             std::string host, absl::Duration now) {
+    auto reactor = std::make_shared<PieceReactor>(files, unread, context, std::move(host), now);
+    unread->Add(reactor);
+    PieceReactor* const started = reactor.get();
+    started->Finish(grpc::Status::OK);
+    return started;
+  }
+  PieceReactor(PolicyFiles* files, StreamRegistry* unread, grpc::CallbackServerContext* context, std::string host,
+               absl::Duration now)
+      : files_(*files), unread_(*unread), host_(std::move(host)), since_(now), context_(context) {}
+
+  void End(const absl::Status& /*status*/) override {}  // it has its answer
+  void CheckProgress(absl::Duration now) override {
+    base::MutexLock lock(&mutex_);
+    if (context_ != nullptr && now - since_ >= kPolicyCallPatience) context_->TryCancel();
+  }
+  void OnDone() override {
+    {
+      base::MutexLock lock(&mutex_);
+      context_ = nullptr;
+    }
+    files_.Leave(host_);
+    unread_.Remove(this);  // the last of this
+  }
+
+ private:
+  PolicyFiles& files_;
+  StreamRegistry& unread_;
+  const std::string host_;
+  const absl::Duration since_;
+  base::Mutex mutex_;
+  grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(mutex_);
 };
 
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context, const absl::Status& status) {
@@ -64,6 +110,9 @@ absl::StatusOr<Request> Read(const grpc::ByteBuffer& bytes, size_t most_bytes) {
   return request;
 }
 
+uint64_t WeightsOf(const v1::GetActionsRequest& /*request*/) { return 0; }
+uint64_t WeightsOf(const v1::LogActionsRequest& request) { return request.weights(); }
+
 /// GetActions and LogActions.
 template <typename Request>
 grpc::ServerUnaryReactor* Step(outside::EpisodeBook& book, grpc::CallbackServerContext& context, StepKind kind,
@@ -71,8 +120,9 @@ grpc::ServerUnaryReactor* Step(outside::EpisodeBook& book, grpc::CallbackServerC
   if (context.IsCancelled()) return Answer(context, absl::CancelledError("the call was cancelled before it was begun"));
   const absl::StatusOr<Request> request = Read<Request>(bytes, most_bytes);
   if (!request.ok()) return Answer(context, request.status());
-  const absl::StatusOr<outside::StepReport> report = ToReport(request->agents(), request->state());
+  absl::StatusOr<outside::StepReport> report = ToReport(request->agents(), request->state());
   if (!report.ok()) return Answer(context, report.status());
+  report->weights = WeightsOf(*request);
   return new StepReactor(book, request->episode_id(), kind, *report, reply);
 }
 
@@ -82,14 +132,21 @@ constexpr size_t kRoom = size_t{4} << 10;
 }  // namespace
 
 EpisodeService::EpisodeService(outside::EpisodeBook* book, const PeerBook* peers)
-    : book_(book), peers_(peers), most_bytes_(std::min(2 * MostReportBytes(book->spec()) + kRoom, kMaxMessageBytes)) {}
+    : book_(book),
+      peers_(peers),
+      files_(&book->acting()),
+      most_bytes_(std::min(2 * MostReportBytes(book->spec()) + kRoom, kMaxMessageBytes)) {}
 
 grpc::ServerUnaryReactor* EpisodeService::StartEpisode(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
   const absl::StatusOr<v1::StartEpisodeRequest> read = Read<v1::StartEpisodeRequest>(*request, most_bytes_);
   if (!read.ok()) return Answer(*context, read.status());
   const absl::StatusOr<std::string> id = book_->Start(CallerOf(*context, Door::kAddress, peers_), read->episode_id());
-  if (id.ok()) *reply = Serialize(ToProto(*id, book_->spec()));
+  if (id.ok()) {
+    v1::StartEpisodeReply begun = ToProto(*id, book_->spec());
+    begun.set_weights(book_->acting().number());
+    *reply = Serialize(begun);
+  }
   return Answer(*context, id.status());
 }
 
@@ -125,6 +182,22 @@ grpc::ServerUnaryReactor* EpisodeService::EndEpisode(grpc::CallbackServerContext
   const absl::Status ended = book_->EndEpisode(read->episode_id(), *end, *report);
   if (ended.ok()) *reply = Serialize(v1::EndEpisodeReply());
   return Answer(*context, ended);
+}
+
+grpc::ServerUnaryReactor* EpisodeService::GetPolicies(grpc::CallbackServerContext* context,
+                                                      const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
+  const absl::StatusOr<v1::GetPoliciesRequest> read = Read<v1::GetPoliciesRequest>(*request, most_bytes_);
+  if (!read.ok()) return Answer(*context, read.status());
+  if (book_->closed()) return Answer(*context, absl::UnavailableError("the worker is ending"));
+  std::string host = CallerOf(*context, Door::kAddress, peers_).Host();
+  if (const absl::Status entered = files_.Enter(host); !entered.ok()) return Answer(*context, entered);
+  const absl::StatusOr<PolicyPiece> piece = files_.Read(read->weights(), read->offset());
+  if (!piece.ok()) {
+    files_.Leave(host);
+    return Answer(*context, piece.status());
+  }
+  *reply = Serialize(ToProto(*piece));
+  return PieceReactor::Start(&files_, &unread_, context, std::move(host), base::Clock::Real().SteadyNow());
 }
 
 }  // namespace troupe::rpc

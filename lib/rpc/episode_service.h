@@ -2,6 +2,8 @@
 
 #include "lib/outside/episode_book.h"
 #include "lib/rpc/peer_book.h"
+#include "lib/rpc/policy_files.h"
+#include "lib/rpc/stream_registry.h"
 #include "proto/troupe/v1/episodes.grpc.pb.h"
 
 namespace troupe::rpc {
@@ -12,7 +14,8 @@ class EpisodeService final
     : public v1::ExternalEpisodes::WithRawCallbackMethod_StartEpisode<
           v1::ExternalEpisodes::WithRawCallbackMethod_GetActions<v1::ExternalEpisodes::WithRawCallbackMethod_LogActions<
               v1::ExternalEpisodes::WithRawCallbackMethod_LogReturns<
-                  v1::ExternalEpisodes::WithRawCallbackMethod_EndEpisode<v1::ExternalEpisodes::Service>>>>> {
+                  v1::ExternalEpisodes::WithRawCallbackMethod_EndEpisode<
+                      v1::ExternalEpisodes::WithRawCallbackMethod_GetPolicies<v1::ExternalEpisodes::Service>>>>>> {
  public:
   /// `peers` is the server's.
   EpisodeService(outside::EpisodeBook* book, const PeerBook* peers);
@@ -27,12 +30,19 @@ class EpisodeService final
                                        grpc::ByteBuffer* reply) override;
   grpc::ServerUnaryReactor* EndEpisode(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                        grpc::ByteBuffer* reply) override;
+  grpc::ServerUnaryReactor* GetPolicies(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                        grpc::ByteBuffer* reply) override;
+
+  /// Cancels answers that nobody has read for long; `now`: steady clock. Now and then.
+  void CheckProgress(absl::Duration now) { unread_.CheckProgress(now); }
 
  private:
   outside::EpisodeBook* const book_;
   const PeerBook* const peers_;
   /// Of a request, which is there for as long as its call waits.
   const size_t most_bytes_;
+  PolicyFiles files_;
+  StreamRegistry unread_;  ///< calls of GetPolicies
 };
 
 }  // namespace troupe::rpc

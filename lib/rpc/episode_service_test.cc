@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <fstream>
 #include <future>
 #include <thread>
 
@@ -13,11 +14,16 @@
 #include "lib/base/process_memory.h"
 #include "lib/env/slot_buffers.h"
 #include "lib/outside/lane_env.h"
+#include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_table.h"
+#include "lib/rpc/convert.h"
 #include "lib/rpc/episode_codec.h"
 #include "lib/rpc/episode_server.h"
 #include "lib/rpc/grpc_deadline.h"
 #include "lib/rpc/limits.h"
 #include "lib/rpc/testing/raw_call.h"
+#include "lib/storage/checkpoint_weights.h"
+#include "lib/storage/testing.h"
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -148,6 +154,8 @@ TEST_F(EpisodeServiceTest, BadInputIsRefusedAndTheNextCallServed) {
 TEST_F(EpisodeServiceTest, WhatIsNoRequestIsRefusedBeforeItIsRead) {
   const std::string method = "/troupe.v1.ExternalEpisodes/GetActions";
   EXPECT_EQ(RawCall(address_, method, "\xff\xff").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(RawCall(address_, "/troupe.v1.ExternalEpisodes/GetPolicies", "\xff\xff").status().code(),
+            absl::StatusCode::kInvalidArgument);
   std::string many;  // empty agents, two bytes each, which would take hundreds
   for (int i = 0; i < 20000; ++i) many += std::string("\x12\x00", 2);
   EXPECT_EQ(RawCall(address_, method, many).status().code(), absl::StatusCode::kResourceExhausted);
@@ -242,6 +250,159 @@ TEST_F(EpisodeServiceTest, WhoWaitsHearsThatTheServerEnds) {
   });
   EXPECT_EQ(Get(Step(id)).code(), absl::StatusCode::kUnavailable);
   ends.join();
+}
+
+/// Policies of more than one piece play the world.
+class GetPoliciesTest : public EpisodeServiceTest {
+ protected:
+  GetPoliciesTest() {
+    spec_.id = policy::PolicyId("main");
+    spec_.observation_space = book_.spec().possible_agents[0].observation_space;
+    spec_.action_space = book_.spec().possible_agents[0].action_space;
+    spec_.has_action_mask = true;
+    spec_.actor.hidden_sizes = {600, 600};
+    book_.acting().Begin(policy::PolicyTable::Make({spec_}, {false}, {{"*", {{spec_.id}}}}, {"cart"}));
+  }
+  void SetWeights(int64_t n) {
+    auto weights = std::make_shared<policy::WeightSnapshot>();
+    weights->id = spec_.id;
+    weights->version = {1, n};
+    weights->actor.assign(static_cast<size_t>(policy::ParameterLayout::For(spec_).acting_size()), 0.25f);
+    book_.SetWeights(policy::PolicySlot(0), std::move(weights), {1, n});
+  }
+  absl::Status Ask(uint64_t weights, uint64_t offset) {
+    v1::GetPoliciesRequest request;
+    request.set_weights(weights);
+    request.set_offset(offset);
+    return Call(&v1::ExternalEpisodes::Stub::GetPolicies, request, &policies_);
+  }
+
+  policy::PolicySpec spec_;
+  v1::GetPoliciesReply policies_;
+};
+
+TEST_F(GetPoliciesTest, PiecesMakeACheckpoint) {
+  EXPECT_EQ(Ask(0, 0), absl::OkStatus());
+  EXPECT_EQ(policies_.ByteSizeLong(), 0u) << "there is none yet";
+  EXPECT_EQ(Start().weights(), 0u);
+  SetWeights(5);
+  ASSERT_EQ(Ask(0, 0), absl::OkStatus());
+  const uint64_t weights = policies_.weights();
+  EXPECT_EQ(Start().weights(), weights);
+  ASSERT_EQ(policies_.files_size(), 2);
+  std::vector<std::pair<std::string, uint64_t>> files;
+  for (const v1::PolicyFile& file : policies_.files()) files.emplace_back(file.name(), file.size());
+  std::string bytes = policies_.data();
+  EXPECT_EQ(bytes.size(), kPolicyPieceBytes);
+  SetWeights(6);  // an update in the middle
+  while (bytes.size() < files[0].second + files[1].second) {
+    ASSERT_EQ(Ask(weights, bytes.size()), absl::OkStatus());
+    ASSERT_FALSE(policies_.data().empty());
+    bytes += policies_.data();
+  }
+  ASSERT_EQ(bytes.size(), files[0].second + files[1].second);
+  const storage::ScratchDirectory scratch;
+  size_t at = 0;
+  for (const auto& [name, size] : files) {
+    std::ofstream(scratch.path() + "/" + name, std::ios::binary) << bytes.substr(at, size);
+    at += size;
+  }
+  const auto read = storage::CheckpointWeights::Open(storage::FileSystem::Posix(), scratch.path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  const policy::PolicySpec acting = (*(*read)->Policies())->Find(policy::PolicySlot(0))->spec;
+  const auto state = (*read)->Read(acting);
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->version, (policy::WeightVersion{1, 5}));
+  ASSERT_EQ(Ask(0, 0), absl::OkStatus());
+  EXPECT_EQ(policies_.weights(), weights + 1);
+}
+
+TEST_F(GetPoliciesTest, WhoCannotActHearsWhy) {
+  spec_.has_action_mask = false;
+  book_.acting().Begin(policy::PolicyTable::Make({spec_}, {false}, {{"*", {{spec_.id}}}}, {"cart"}));
+  const absl::Status refused = Ask(0, 0);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+  SetWeights(5);
+  EXPECT_EQ(Ask(1, 0).code(), absl::StatusCode::kAborted);
+  book_.Close();
+  EXPECT_EQ(Ask(0, 0).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(GetPoliciesTest, DecisionsSayWhichWeightsMadeThem) {
+  SetWeights(5);
+  const uint64_t weights = book_.acting().number();
+  const std::string id = Start().episode_id();
+  v1::LogActionsRequest request;
+  const v1::GetActionsRequest step = Step(id);
+  request.set_episode_id(id);
+  *request.mutable_agents() = step.agents();
+  *request.mutable_state() = step.state();
+  v1::AgentAction* const action = request.mutable_agents(0)->mutable_action();
+  action->add_discrete(1);
+  action->set_log_prob(-0.5f);
+  request.set_weights(weights + 1);
+  v1::LogActionsReply reply;
+  EXPECT_EQ(Call(&v1::ExternalEpisodes::Stub::LogActions, request, &reply).code(),
+            absl::StatusCode::kFailedPrecondition);
+  request.set_weights(weights);
+  std::thread lane([this] {
+    while (!book_.HasEpisode()) book_.Await(absl::Milliseconds(10));
+    SetWeights(6);
+    PlayOne();
+  });
+  EXPECT_EQ(Call(&v1::ExternalEpisodes::Stub::LogActions, request, &reply), absl::OkStatus());
+  lane.join();
+  EXPECT_EQ(reply.weights(), weights + 1) << "those that act now";
+}
+
+/// A call whose answer nobody reads: more than its connection's window.
+class UnreadCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  UnreadCall(grpc::GenericStub* stub, const std::string& method) : request_(Serialize(v1::GetPoliciesRequest())) {
+    stub->PrepareBidiStreamingCall(&context_, method, {}, this);
+    AddHold();
+    StartCall();
+    StartWriteLast(&request_, {});
+  }
+  void OnReadInitialMetadataDone(bool ok) override { answered_.set_value(ok); }
+  void OnDone(const grpc::Status& status) override { status_.set_value(FromGrpc(status)); }
+  /// Once an answer is on its way; false: it will not come.
+  bool AwaitAnswer() { return answered_.get_future().get(); }
+  /// Once the server has ended it.
+  absl::Status Await() {
+    StartRead(&answer_);
+    RemoveHold();
+    return status_.get_future().get();
+  }
+
+ private:
+  grpc::ClientContext context_;
+  grpc::ByteBuffer request_, answer_;
+  std::promise<bool> answered_;
+  std::promise<absl::Status> status_;
+};
+
+TEST_F(GetPoliciesTest, AnswersThatNobodyReadAreFewAndNotForLong) {
+  SetWeights(5);
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 65536);
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  grpc::GenericStub stub(grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), arguments));
+  std::vector<std::unique_ptr<UnreadCall>> calls;
+  const std::string method = "/troupe.v1.ExternalEpisodes/GetPolicies";
+  for (int64_t i = 0; i < kMaxPolicyCalls; ++i) {
+    calls.push_back(std::make_unique<UnreadCall>(&stub, method));
+    EXPECT_TRUE(calls.back()->AwaitAnswer());
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(Ask(0, 0)));
+  EXPECT_EQ(Start().weights(), book_.acting().number()) << "all else goes on";
+  const absl::Duration now = base::Clock::Real().SteadyNow();
+  server_->Tick(now);
+  EXPECT_TRUE(absl::IsResourceExhausted(Ask(0, 0))) << "they may have just begun to read";
+  server_->Tick(now + kPolicyCallPatience);
+  EXPECT_TRUE(base::AwaitPolling(absl::Milliseconds(1), base::Deadline::After(absl::Seconds(20)),
+                                 [&] { return Ask(0, 0).ok(); }));
+  for (const auto& call : calls) EXPECT_TRUE(absl::IsCancelled(call->Await()));
 }
 
 }  // namespace

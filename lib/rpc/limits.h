@@ -83,6 +83,13 @@ constexpr int64_t kDescriptorsPerConnection = 3;
 constexpr int64_t kMaxQueryStreams = 4096;
 constexpr int64_t kMaxQueryStreamsOfAddress = kMaxQueryStreams / 2;
 constexpr absl::Duration kQueryStreamIdle = absl::Minutes(5);
+/// What clients of worlds outside are given of policies: all files together, a piece of them, calls at once, those of
+/// one address of the network among them, and how long an answer may lie unread.
+constexpr size_t kMaxPolicyFilesBytes = size_t{64} << 20;
+constexpr size_t kPolicyPieceBytes = size_t{1} << 20;
+constexpr int64_t kMaxPolicyCalls = 16;
+constexpr int64_t kMaxPolicyCallsOfAddress = kMaxPolicyCalls / 2;
+constexpr absl::Duration kPolicyCallPatience = absl::Seconds(10);
 /// Workers at once.
 constexpr size_t kMaxWorkers = 1024;
 /// Memory that all connections of a server together may take for reading.

@@ -22,6 +22,11 @@ class RefusedStream final : public QueryStream::Reactor {
   void OnDone() override { delete this; }
 };
 
+/// "10.0.0.7", "[::1]", "unix socket".
+std::string AddressOf(const base::Caller& caller) {
+  return caller.kind == base::Caller::Kind::kNetwork ? caller.Host() : caller.ToString();
+}
+
 grpc::ByteBuffer Serialized(const absl::StatusOr<serving::ActionAnswer>& answer) {
   v1::ComputeActionsReply reply;
   if (answer.ok()) {
@@ -63,7 +68,7 @@ void OpenStreams::GiveBack(const std::string& address) {
 QueryStream::Reactor* QueryStream::Start(QueryStreams* streams, grpc::CallbackServerContext* context,
                                          base::Caller caller) {
   if (streams->queries == nullptr) return new RefusedStream(absl::UnimplementedError("this server answers no queries"));
-  if (const absl::Status taken = streams->open.Take(caller.Host(), streams->limits); !taken.ok()) {
+  if (const absl::Status taken = streams->open.Take(AddressOf(caller), streams->limits); !taken.ok()) {
     return new RefusedStream(taken);
   }
   // The constructor is private, so make_shared cannot reach it.
@@ -210,7 +215,7 @@ void QueryStream::OnCancel() {
 
 void QueryStream::OnDone() {
   const base::Reaction reaction(this);
-  streams_.open.GiveBack(caller_.Host());
+  streams_.open.GiveBack(AddressOf(caller_));
   streams_.registry->Remove(this);
   const std::shared_ptr<QueryStream> last = std::move(self_);  // may be the end of this
 }

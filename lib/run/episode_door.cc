@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -12,6 +13,8 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/external.h"
+#include "lib/env/wrappers.h"
+#include "lib/policy/policy_table.h"
 #include "lib/rpc/address.h"
 #include "lib/rpc/limits.h"
 
@@ -42,10 +45,28 @@ std::string Numbered(const std::string& address, int number) {
   return absl::StrCat(stem, "-", number, ending);
 }
 
+/// The policies that clients may act as by themselves; FAILED_PRECONDITION where policies see something else than
+/// clients do.
+absl::StatusOr<policy::PolicyTablePtr> PoliciesOf(const config::ResolvedRun& run) {
+  const env::WrapperOptions& wrappers = run.env.wrappers;
+  const bool changes = !wrappers.crop.empty() || wrappers.grayscale || !wrappers.resize.empty() ||
+                       wrappers.frame_stack > 1 || wrappers.previous_step.action || wrappers.previous_step.reward ||
+                       !wrappers.observation_fn.empty();
+  if (changes) {
+    return absl::FailedPreconditionError(
+        "a client cannot act by itself here: the worker changes what policies see (env.crop, grayscale, resize, "
+        "frame_stack, previous_action, previous_reward, multi_agent.observation_fn); ask GetActions");
+  }
+  return policy::PolicyTable::Make(run.policies, std::vector<bool>(run.policies.size(), false), run.mapping_rules,
+                                   run.agent_ids());
+}
+
 }  // namespace
 
 EpisodeDoor::EpisodeDoor(const config::ResolvedRun& run)
-    : book_(*run.env.external, LimitsOf(run), &base::Clock::Real()) {}
+    : book_(*run.env.external, LimitsOf(run), &base::Clock::Real()) {
+  book_.acting().Begin(PoliciesOf(run));
+}
 
 absl::Status EpisodeDoor::Listen(const std::string& text, const rpc::TransportSecurity& security) {
   TROUPE_ASSIGN_OR_RETURN(const rpc::Address address, rpc::ParseAddress(text));

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "lib/base/clock.h"
 #include "lib/base/named_loop.h"
 #include "lib/config/resolved_run.h"
 #include "lib/outside/episode_book.h"
@@ -32,8 +33,11 @@ class EpisodeDoor {
 
   outside::EpisodeBook* book() { return &book_; }
   const std::string& address() const { return server_->address(); }
-  /// Silent clients lose their episodes. Now and then; never blocks.
-  void Tick() { book_.Tick(); }
+  /// Silent clients lose their episodes, and answers that they do not read. Now and then; never blocks.
+  void Tick() {
+    book_.Tick();
+    server_->Tick(base::Clock::Real().SteadyNow());
+  }
   /// Clients hear UNAVAILABLE; grants that wait for them end. Idempotent; one thread at a time.
   void Close();
 

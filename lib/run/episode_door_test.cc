@@ -85,5 +85,22 @@ TEST_F(EpisodeDoorTest, AWorkerThatCannotOpenItDoesNotComeAgain) {
   EXPECT_EQ(door.book(), nullptr);
 }
 
+// Clients that act by themselves see what the worker sees, or hear that they do not.
+TEST_F(EpisodeDoorTest, AWorldThatIsChangedForPoliciesIsRefusedToClientsThatAct) {
+  const std::string address = "unix:" + folder_ + "/episodes.sock";
+  const absl::StatusOr<std::unique_ptr<EpisodeDoor>> plain = EpisodeDoor::Open(Run(address), "", {});
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  const auto now = (*plain)->book()->acting().Now();
+  ASSERT_TRUE(now.ok()) << now.status();
+  EXPECT_FALSE(now->has_value()) << "nothing has weights yet";
+  config::ResolvedRun run = Run(address);
+  run.env.wrappers.frame_stack = 2;
+  const absl::StatusOr<std::unique_ptr<EpisodeDoor>> stacked = EpisodeDoor::Open(run, "", {});
+  ASSERT_TRUE(stacked.ok()) << stacked.status();
+  const absl::Status refused = (*stacked)->book()->acting().Now().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(refused.message().find("env.crop, grayscale, resize, frame_stack"), std::string::npos) << refused;
+}
+
 }  // namespace
 }  // namespace troupe::run

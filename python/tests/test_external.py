@@ -1,18 +1,21 @@
 """troupe.external: what it sends and reads, and its forms of observations and actions."""
 
 import os
+import stat
 import sys
 import tempfile
 import types
 import unittest
 from concurrent import futures
+from unittest import mock
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import grpc  # noqa: E402
 import numpy  # noqa: E402
+from google.protobuf import message  # noqa: E402
 
-from troupe import external  # noqa: E402
+from troupe import TroupeError, external, local_inference  # noqa: E402
 from troupe.v1 import episodes_pb2 as messages  # noqa: E402
 
 AGENT = messages.WorldAgent(agent_id="a", observation_space="Box(-1, 1, [2])", has_action_mask=True,
@@ -21,21 +24,44 @@ START_REPLY = messages.StartEpisodeReply(episode_id="e1", agents=[AGENT], state_
 ACTION = messages.AgentAction(agent_id="a", discrete=[6], continuous=[0.5], log_prob=-0.25)
 
 
+class Failed(grpc.RpcError):
+    def __init__(self, code, details):
+        super().__init__()
+        self.code, self.details = lambda: code, lambda: details
+
+
+def serve(env, answers):
+    """Puts a server in the place of the connection. -> (the requests that come, {name: answer, its bytes, an error to be raised, or what gives one})"""
+    calls = []
+
+    def method(path):
+        def call(request, timeout, metadata):
+            name = path.rpartition("/")[2]
+            calls.append(getattr(messages, name + "Request").FromString(request))
+            answer = answers.get(name, b"")
+            answer = answer(calls[-1]) if callable(answer) and not isinstance(answer, message.Message) else answer
+            if isinstance(answer, Exception):
+                raise answer
+            return answer.SerializeToString() if isinstance(answer, message.Message) else answer
+
+        def future(request, **how):
+            try:
+                answer = call(request, **how)
+            except Failed as error:
+                return types.SimpleNamespace(result=mock.Mock(side_effect=error))
+            return types.SimpleNamespace(result=lambda: answer)
+        call.future = future
+        return call
+    env._channel.close()
+    env._channel = types.SimpleNamespace(unary_unary=method, close=lambda: None)
+    return calls, answers
+
+
 class FormsTest(unittest.TestCase):
     def setUp(self):
         self.env = external.ExternalEnv("unix:/nobody.sock")
         self.addCleanup(self.env.close)
-        self.calls = []
-        self.answers = {"StartEpisode": START_REPLY.SerializeToString(), "GetActions": messages.GetActionsReply(actions=[ACTION]).SerializeToString()}
-
-        def method(path):
-            def call(request, timeout, metadata):
-                name = path.rpartition("/")[2]
-                self.calls.append(getattr(messages, name + "Request").FromString(request))
-                return self.answers.get(name, b"")
-            return call
-        self.env._channel.close()
-        self.env._channel = types.SimpleNamespace(unary_unary=method, close=lambda: None)
+        self.calls, self.answers = serve(self.env, {"StartEpisode": START_REPLY, "GetActions": messages.GetActionsReply(actions=[ACTION])})
 
     def test_actions_have_their_spaces_form(self):
         episode = self.env.start_episode()
@@ -62,7 +88,7 @@ class FormsTest(unittest.TestCase):
 
     def test_actions_of_ones_own_bring_their_log_probability_where_there_is_one(self):
         self.answers["StartEpisode"] = messages.StartEpisodeReply(episode_id="e1", agents=[messages.WorldAgent(
-            agent_id="a", observation_space="Box(-1, 1, [1])", action_space="Discrete(3, start=5)")]).SerializeToString()
+            agent_id="a", observation_space="Box(-1, 1, [1])", action_space="Discrete(3, start=5)")])
         episode = self.env.start_episode()
         for log_probs in ({"a": -0.5}, {}):
             self.env.log_actions(episode, {"a": [0.5]}, {"a": 6}, log_probs)
@@ -120,6 +146,179 @@ class FormsTest(unittest.TestCase):
             with external.ExternalEnv(run, timeout=5) as env, self.assertRaises(external.EpisodeError) as caught:
                 env.start_episode()
             self.assertEqual(caught.exception.code, "UNAVAILABLE", "nobody is there")
+
+
+class FakePolicies:
+    """In the place of local_inference.LocalPolicies: plays 1 where the mask has it, else 0, with what it remembers counted."""
+
+    made = []
+
+    def __init__(self, number, files):
+        self.number, self.files, self.seen = number, files, []
+        FakePolicies.made.append(self)
+
+    def act(self, agent, observation, mask, state):
+        self.seen.append((agent, list(observation), mask, None if state is None else state.tolist()))
+        return 1, -0.5 * self.number, numpy.zeros(1) if state is None else state + 1
+
+
+def policies_reply(number, manifest=b"{}", tensors=b"abcd"):
+    return messages.GetPoliciesReply(weights=number, data=manifest + tensors, files=[
+        messages.PolicyFile(name="manifest.json", size=len(manifest)), messages.PolicyFile(name="policies.safetensors", size=len(tensors))])
+
+
+class LocalInferenceTest(unittest.TestCase):
+    def setUp(self):
+        for replaced in (mock.patch.object(local_inference.acting, "load"), mock.patch.object(local_inference, "LocalPolicies", FakePolicies),
+                         mock.patch.object(local_inference.LocalInference, "_LOOK_S", 0.001)):
+            replaced.start()
+            self.addCleanup(replaced.stop)
+        FakePolicies.made = []
+        self.env = external.ExternalEnv("unix:/nobody.sock", timeout=5, local_inference=True)
+        self.addCleanup(self.env.close)
+        agents = [messages.WorldAgent(agent_id=agent, observation_space="Box(-1, 1, [1])", action_space="Discrete(2)", has_action_mask=agent == "a")
+                  for agent in ("a", "b")]
+        self.calls, self.answers = serve(self.env, {
+            "StartEpisode": lambda request: messages.StartEpisodeReply(episode_id=request.episode_id or "e1", agents=agents, weights=7),
+            "GetPolicies": policies_reply(7), "LogActions": messages.LogActionsReply(weights=7)})
+
+    def names(self):
+        return [type(call).__name__.replace("Request", "") for call in self.calls]
+
+    def test_it_acts_here_and_reports_what_it_did(self):
+        episode = self.env.start_episode()
+        actions = self.env.get_actions(episode, {"a": [0.5], "b": [1]}, action_masks={"a": [1, 1]}, rewards={"b": 2})
+        self.assertEqual(actions, {"a": 1, "b": 1})
+        self.assertEqual(self.env.log_probs, {"a": -3.5, "b": -3.5})
+        action = [messages.AgentAction(agent_id=agent, discrete=[1], log_prob=-3.5) for agent in ("a", "b")]
+        self.assertEqual(self.calls[-1], messages.LogActionsRequest(episode_id="e1", weights=7, agents=[
+            messages.AgentStep(agent_id="a", observation=[0.5], action_mask=b"\1\1", action=action[0]),
+            messages.AgentStep(agent_id="b", observation=[1], reward=2, action=action[1])]))
+        self.assertEqual(self.names(), ["GetPolicies", "StartEpisode", "LogActions"])
+        self.assertEqual(FakePolicies.made[0].files, {"manifest.json": b"{}", "policies.safetensors": b"abcd"})
+
+    def test_what_policies_remember_is_of_an_agent_and_its_episode(self):
+        first, second = self.env.start_episode("e1"), self.env.start_episode("e2")
+        for episode, agent in ((first, "a"), (first, "a"), (second, "a"), (first, "b"), (first, "a")):
+            self.env.get_actions(episode, {agent: [0]})
+        self.assertEqual([state for _, _, _, state in FakePolicies.made[0].seen], [None, [0], None, None, [1]])
+        self.env.end_episode(first)
+        with self.assertRaisesRegex(ValueError, "episode 'e1' was not begun by start_episode of this ExternalEnv, or is over"):
+            self.env.get_actions(first, {"a": [0]})
+        self.env.start_episode("e1")
+        self.env.get_actions("e1", {"a": [0]})
+        self.assertIsNone(FakePolicies.made[0].seen[-1][-1])
+
+    def test_newer_weights_are_fetched_once_the_worker_says_so(self):
+        episode = self.env.start_episode()
+        self.answers["LogActions"] = messages.LogActionsReply(weights=8)
+        self.answers["GetPolicies"] = policies_reply(9)  # another update came meanwhile
+        self.env.get_actions(episode, {"a": [0]})
+        self.assertEqual(self.names().count("GetPolicies"), 1, "the answer is read with the next call")
+        self.answers["LogActions"] = messages.LogActionsReply(weights=9)
+        self.env.get_actions(episode, {"a": [0]})
+        self.env.get_actions(episode, {"a": [0]})
+        self.assertEqual(self.names().count("GetPolicies"), 2)
+        self.assertEqual([call.weights for call in self.calls if isinstance(call, messages.LogActionsRequest)], [7, 9, 9])
+        self.assertEqual(FakePolicies.made[1].seen[0][-1], [0], "what was remembered stays")
+
+    def test_the_first_weights_are_awaited_and_later_ones_are_not(self):
+        replies = [messages.GetPoliciesReply(), Failed(grpc.StatusCode.RESOURCE_EXHAUSTED, "ask again"), policies_reply(7)]
+        self.answers["GetPolicies"] = lambda request: replies.pop(0)
+        episode = self.env.start_episode()
+        self.assertEqual(replies, [])
+        replies[:] = [messages.GetPoliciesReply(), messages.GetPoliciesReply()]
+        self.answers["LogActions"] = messages.LogActionsReply(weights=8)
+        for _ in range(3):
+            self.env.get_actions(episode, {"a": [0]})
+        self.assertEqual([call.weights for call in self.calls if isinstance(call, messages.LogActionsRequest)], [7, 7, 7])
+
+    def test_another_worker_begins_with_no_weights(self):
+        self.env.start_episode()
+        self.answers["StartEpisode"] = messages.StartEpisodeReply(episode_id="e2", weights=0)
+        replies = [messages.GetPoliciesReply(), policies_reply(100)]
+        self.answers["GetPolicies"] = lambda request: replies.pop(0)
+        self.env.get_actions(self.env.start_episode(), {"a": [0]})
+        self.assertEqual(self.calls[-1].weights, 100)
+
+    def test_a_refusal_is_said_at_the_start_and_that_of_a_step_by_the_next_call(self):
+        self.answers["GetPolicies"] = Failed(grpc.StatusCode.FAILED_PRECONDITION, "who plays agent a is drawn")
+        with self.assertRaisesRegex(external.EpisodeError, "FAILED_PRECONDITION: who plays agent a is drawn"):
+            self.env.start_episode()
+        self.assertEqual(self.names(), ["GetPolicies"])
+        self.answers["GetPolicies"] = policies_reply(7)
+        for call in (lambda: self.env.get_actions("e1", {"a": [0]}), lambda: self.env.log_returns("e1", {"a": 1}), lambda: self.env.end_episode("e1")):
+            self.answers["LogActions"] = Failed(grpc.StatusCode.ABORTED, "is over")
+            self.env.start_episode("e1")
+            self.env.get_actions("e1", {"a": [0]})
+            before = len(self.calls)
+            with self.assertRaisesRegex(external.EpisodeError, "ABORTED: is over"):
+                call()
+            self.assertEqual(len(self.calls), before, "it has done nothing else")
+            self.assertEqual(self.env._local._episodes, {}, "nothing is kept of what is over")
+
+    def test_pieces_are_joined_and_what_makes_no_sense_is_an_error(self):
+        whole = policies_reply(7, b"{}", bytes(range(100)))
+
+        def piece(request):
+            self.assertEqual(request.weights, 7 if request.offset else 0)
+            return messages.GetPoliciesReply(weights=7, files=whole.files, data=whole.data[request.offset:request.offset + 40])
+        self.answers["GetPolicies"] = piece
+        self.env.start_episode()
+        self.assertEqual(FakePolicies.made[0].files["policies.safetensors"], bytes(range(100)))
+        files = [messages.PolicyFile(name="manifest.json", size=2), messages.PolicyFile(name="policies.safetensors", size=64 << 20)]
+        for reply, words in ((messages.GetPoliciesReply(weights=8, files=files, data=b"a"), "expected manifest.json and policies.safetensors of at most"),
+                             (messages.GetPoliciesReply(weights=8, files=[files[0], messages.PolicyFile(name="../x", size=2)], data=b"a"), "expected manifest"),
+                             (messages.GetPoliciesReply(weights=8, files=[files[0]] * 3), "3 files, expected at most 2"),
+                             (messages.GetPoliciesReply(weights=8, files=[files[0], messages.PolicyFile(name="policies.safetensors", size=9)], data=b"a" * 12),
+                              "12 bytes of weights 8, expected 11 of 8"),
+                             (messages.GetPoliciesReply(weights=8, files=[files[0], messages.PolicyFile(name="policies.safetensors", size=9)]),
+                              "0 bytes of weights 8, expected 11 of 8")):
+            self.answers["GetPolicies"] = reply
+            self.env._local.hear(0)
+            with self.assertRaisesRegex(external.EpisodeError, f"INTERNAL: .*{words}"):
+                self.env.start_episode()
+
+    def test_episodes_that_nobody_ends_are_forgotten(self):
+        with mock.patch.object(local_inference.LocalInference, "MAX_EPISODES", 2):
+            for episode in ("e1", "e2", "e3"):
+                self.env.start_episode(episode)
+        self.assertEqual(list(self.env._local._episodes), ["e2", "e3"])
+
+
+class LocalPoliciesTest(unittest.TestCase):
+    """Against a library that only writes down what it is asked."""
+
+    def test_files_lie_in_a_private_folder_until_they_are_open(self):
+        seen = {}
+
+        class Checkpoint:
+            def __init__(self, path, seed):
+                self.path, self.handle, self.act = path, None, None
+                for name in os.listdir(path):
+                    with open(os.path.join(path, name), "rb") as file:
+                        seen[name] = file.read()
+                seen.update(folder=path, mode=stat.S_IMODE(os.stat(path).st_mode))
+                self.description = {"agents": ["a", "b"], "policies": [dict(
+                    id=each, version=3, observation_space="Box(-1, 1, [1])", action_space="Discrete(2)", obs_dtype="float32", obs_size=1, mask_size=0,
+                    state_size=0, word_dtypes=["int32"], needs_agent=False, agents=[0]) for each in ("first", "second")]}
+
+            def map(self, env_id, episode):
+                return [1, 0]
+        with mock.patch.object(local_inference.acting, "Checkpoint", Checkpoint):
+            policies = local_inference.LocalPolicies(7, {"manifest.json": b"{}", "policies.safetensors": b"abcd"})
+        self.assertEqual((seen["manifest.json"], seen["policies.safetensors"], seen["mode"]), (b"{}", b"abcd", 0o700))
+        self.assertFalse(os.path.exists(seen["folder"]))
+        self.assertEqual({agent: (policy.id, slot) for agent, (policy, slot) in policies._players.items()}, {"a": ("second", 0), "b": ("first", 1)})
+        with self.assertRaisesRegex(ValueError, "there is no agent 'c', expected one of a, b"):
+            policies.act("c", [0], None, None)
+
+    def test_without_the_library_it_is_said_at_once(self):
+        local_inference.acting.load.cache_clear()
+        with mock.patch.dict(os.environ, {"TROUPE_ACTING_LIBRARY": "/nowhere/lib.so"}):
+            with self.assertRaisesRegex(TroupeError, "found no libtroupe_acting.so at /nowhere/lib.so"):
+                external.ExternalEnv("unix:/nobody.sock", local_inference=True)
+        local_inference.acting.load.cache_clear()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@
             if terminated or truncated:
                 break
         env.end_episode(episode, {"cart": observation}, truncated=truncated)
+
+With local_inference=True the same loop acts in this process.
 """
 
 from __future__ import annotations
@@ -29,11 +31,14 @@ except ImportError as error:
 from troupe import query_calls
 from troupe.env_adapters.spaces import SpaceCodec
 from troupe.envs import spaces
+from troupe.local_inference import LocalInference
 from troupe.query_calls import QueryError
 from troupe.v1 import episodes_pb2 as messages
 
 SOCKET = os.path.join("external", "episodes.sock")  # in a run's folder
 _METHOD = "/troupe.v1.ExternalEpisodes/"
+# After which a worker knows an episode no more.
+_OVER = ("ABORTED", "NOT_FOUND", "UNAVAILABLE", "DEADLINE_EXCEEDED")
 
 
 class EpisodeError(QueryError):
@@ -81,9 +86,12 @@ class ExternalEnv:
     these. log_probs: {agent id: log-probability} of the last get_actions' actions."""
 
     def __init__(self, address: str, timeout: float = 60.0, insecure_plaintext_network: bool = False, credentials: Any = None,
-                 metadata: Iterable[Tuple[str, str]] = ()) -> None:
+                 metadata: Iterable[Tuple[str, str]] = (), local_inference: bool = False) -> None:
         """`address`: env.external.address (unix:PATH or HOST:PORT), or a run's folder. `timeout`: seconds for each call; it has to last for an update of
-        the learner, since actions wait for that. `insecure_plaintext_network`, `credentials`, `metadata`: as troupe.query.PolicyClient."""
+        the learner, since actions wait for that. `insecure_plaintext_network`, `credentials`, `metadata`: as troupe.query.PolicyClient.
+        `local_inference`: get_actions acts in this process, with the newest weights of the run, and answers without waiting for the worker, which
+        hears of the actions meanwhile. Policies need networks of Troupe's, discrete actions, and agents whose policy is always the same; TroupeError
+        without libtroupe_acting.so."""
         if os.path.isdir(address):
             address = "unix:" + os.path.abspath(os.path.join(address, SOCKET))
         query_calls.check_address(address, insecure_plaintext_network, credentials)
@@ -92,6 +100,7 @@ class ExternalEnv:
         self._channel = query_calls.open_channel(grpc, address, credentials)
         self.agents: Dict[str, _Agent] = {}
         self.log_probs: Dict[str, float] = {}
+        self._local = LocalInference(self._get_policies, timeout) if local_inference else None
 
     def close(self) -> None:
         self._channel.close()
@@ -103,9 +112,15 @@ class ExternalEnv:
         self.close()
 
     def start_episode(self, episode_id: str = "") -> str:
-        """Begins an episode; its id is `episode_id`, or one that the worker draws. EpisodeError."""
-        episode, agents = self._call("StartEpisode", messages.StartEpisodeRequest(episode_id=episode_id), messages.StartEpisodeReply,
-                                     lambda reply: (reply.episode_id, _of_agents(reply.agents)))
+        """Begins an episode; its id is `episode_id`, or one that the worker draws. EpisodeError; with local_inference FAILED_PRECONDITION where this
+        run's policies cannot act here."""
+        if self._local is not None:
+            self._act_here(self._local.refresh)
+        episode, agents, weights = self._call("StartEpisode", messages.StartEpisodeRequest(episode_id=episode_id), messages.StartEpisodeReply,
+                                              lambda reply: (reply.episode_id, _of_agents(reply.agents), reply.weights))
+        if self._local is not None:
+            self._local.hear(weights)
+            self._local.begin(episode)
         if not self.agents:
             self.agents = {agent.agent_id: _Agent(agent) for agent in agents}
         return episode
@@ -116,40 +131,77 @@ class ExternalEnv:
         """-> {agent id: action} of the agents that are observed and go on: one step of the episode. action_masks: flat, or as Gymnasium's `sample`
         takes them; rewards: since the agents' last actions, besides what log_returns said; terminateds, truncateds: ids of agents that leave, with their
         last observations where they have any; state: the global state, flattened. A call that fails with UNAVAILABLE or DEADLINE_EXCEEDED has lost the
-        episode. EpisodeError; ValueError for what does not fit the spaces."""
+        episode. EpisodeError; ValueError for what does not fit the spaces. With local_inference the error of a step is raised by the next call of the
+        episode, which has done nothing else then."""
+        if self._local is not None:
+            return self._get_local_actions(self._local, episode, observations, action_masks or {}, rewards, terminateds, truncateds, state)
         steps = self._steps(observations, action_masks, rewards, terminateds, truncateds)
         request = messages.GetActionsRequest(episode_id=episode, agents=steps, state=_state(state))
         actions = self._call("GetActions", request, messages.GetActionsReply, lambda reply: _of_agents(reply.actions))
         self.log_probs = {action.agent_id: action.log_prob for action in actions}
         return {action.agent_id: self._agent(action.agent_id).action(action) for action in actions}
 
+    def _get_local_actions(self, local: LocalInference, episode: str, observations: Mapping[str, Any], masks: Mapping[str, Any],
+                           rewards: Optional[Mapping[str, float]], terminateds: Sequence[str], truncateds: Sequence[str], state: Any) -> Dict[str, Any]:
+        self._settle(episode)
+        seen = {agent: obs for agent, obs in observations.items() if agent not in terminateds and agent not in truncateds}
+        weights, actions, log_probs = self._act_here(lambda: local.act(episode, seen, masks))
+        steps = self._steps(observations, masks, rewards, terminateds, truncateds, self._logged(actions, log_probs))
+        request = messages.LogActionsRequest(episode_id=episode, agents=steps, state=_state(state), weights=weights)
+        local.note_call(episode, self._channel.unary_unary(_METHOD + "LogActions").future(request.SerializeToString(), timeout=self._timeout,
+                                                                                          metadata=self._metadata))
+        self.log_probs = log_probs
+        return actions
+
     def log_actions(self, episode: str, observations: Mapping[str, Any], actions: Mapping[str, Any], log_probs: Mapping[str, float], *,
                     action_masks: Optional[Mapping[str, Any]] = None, rewards: Optional[Mapping[str, float]] = None, terminateds: Sequence[str] = (),
                     truncateds: Sequence[str] = (), state: Any = None) -> None:
         """The same for actions that were decided here: discrete ones, each with the log-probability of the policy that drew it."""
         _expect_within("a log-probability", log_probs, "an action", actions)
-        logged = {agent: messages.AgentAction(agent_id=agent, discrete=self._agent(agent).words(action), log_prob=log_probs.get(agent))
-                  for agent, action in actions.items()}
-        steps = self._steps(observations, action_masks, rewards, terminateds, truncateds, logged)
+        self._settle(episode)
+        steps = self._steps(observations, action_masks, rewards, terminateds, truncateds, self._logged(actions, log_probs))
         self._call("LogActions", messages.LogActionsRequest(episode_id=episode, agents=steps, state=_state(state)), messages.LogActionsReply)
 
     def log_returns(self, episode: str, rewards: Mapping[str, float]) -> None:
         """Adds to the agents' rewards since their last actions: of all of them, or of none. EpisodeError."""
+        self._settle(episode)
         returns = [messages.AgentReturn(agent_id=agent, reward=float(reward)) for agent, reward in rewards.items()]
         self._call("LogReturns", messages.LogReturnsRequest(episode_id=episode, returns=returns), messages.LogReturnsReply)
 
     def end_episode(self, episode: str, observations: Optional[Mapping[str, Any]] = None, *, truncated: bool = False,
                     rewards: Optional[Mapping[str, float]] = None, state: Any = None) -> None:
         """Ends the episode: by the task, or with `truncated` by a limit, where the value of the last observations counts. EpisodeError."""
+        self._settle(episode)
         steps = self._steps(observations or {}, None, rewards, (), ())
         end = messages.EPISODE_END_TRUNCATED if truncated else messages.EPISODE_END_TERMINATED
         self._call("EndEpisode", messages.EndEpisodeRequest(episode_id=episode, end=end, agents=steps, state=_state(state)), messages.EndEpisodeReply)
+        if self._local is not None:
+            self._local.forget(episode)
 
     def _agent(self, agent: str) -> _Agent:
         if agent not in self.agents:
             known = ", ".join(list(self.agents)[:8]) or "start_episode, which tells the agents"
             raise ValueError(f"there is no agent {agent!r}, expected {known}")
         return self.agents[agent]
+
+    def _logged(self, actions: Mapping[str, Any], log_probs: Mapping[str, float]) -> Dict[str, messages.AgentAction]:
+        return {agent: messages.AgentAction(agent_id=agent, discrete=self._agent(agent).words(action), log_prob=log_probs.get(agent))
+                for agent, action in actions.items()}
+
+    def _get_policies(self, weights: int, offset: int) -> messages.GetPoliciesReply:
+        return self._call("GetPolicies", messages.GetPoliciesRequest(weights=weights, offset=offset), messages.GetPoliciesReply, lambda reply: reply)
+
+    def _settle(self, episode: str) -> None:
+        """Waits until the worker knows what was done here in the episode's last step. EpisodeError where it does not take it."""
+        call = None if self._local is None else self._local.take_call(episode)
+        if self._local is None or call is None:
+            return
+        try:
+            self._local.hear(self._read(call.result, messages.LogActionsReply, lambda reply: reply.weights))
+        except EpisodeError as error:
+            if error.code in _OVER:
+                self._local.forget(episode)
+            raise
 
     def _steps(self, observations: Mapping[str, Any], masks: Optional[Mapping[str, Any]], rewards: Optional[Mapping[str, float]],
                terminateds: Sequence[str], truncateds: Sequence[str],
@@ -169,8 +221,20 @@ class ExternalEnv:
         return steps
 
     def _call(self, name: str, request: Message, kind: Any, read: Callable[[Any], Any] = lambda reply: None) -> Any:
+        call = self._channel.unary_unary(_METHOD + name)
+        return self._read(lambda: call(request.SerializeToString(), timeout=self._timeout, metadata=self._metadata), kind, read)
+
+    @staticmethod
+    def _act_here(decide: Callable[[], Any]) -> Any:
         try:
-            reply = self._channel.unary_unary(_METHOD + name)(request.SerializeToString(), timeout=self._timeout, metadata=self._metadata)
+            return decide()
+        except QueryError as error:
+            raise EpisodeError(error.code, str(error).partition(": ")[2]) from None
+
+    @staticmethod
+    def _read(answer: Callable[[], bytes], kind: Any, read: Callable[[Any], Any]) -> Any:
+        try:
+            reply = answer()
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.CANCELLED:  # by nobody here: the call came to a server that is going down
                 raise EpisodeError("UNAVAILABLE", "the worker is ending") from None

@@ -126,6 +126,17 @@ class Policy:
         actions = [self._action.unflatten_action(words) for words in buffers.actions]
         return (actions if many else actions[0]), (buffers.states.copy() if self.state_size else None)
 
+    def decide(self, obs: Any, slot: int, action_mask: Any, state: Optional[Array]) -> Tuple[Any, float, Optional[Array]]:
+        """(action, log-probability, state) for one observation of the agent in `slot`: `predict`, sampled, with what training records of it. Of a
+        continuous action the log-probability is of what was sampled before it was brought into its space. state: [state_size], None: nothing is
+        remembered. ValueError, TroupeError."""
+        one = self._one
+        if self.state_size:
+            one.states[0] = 0 if state is None else state
+        mask = action_mask if self._description["mask_size"] else None
+        action = self._decide(obs, slot, mask, False, _OF_POLICIES + self._place, *self._next_key())
+        return action, float(one.logp[0]), (one.states[0].copy() if self.state_size else None)
+
     @functools.cached_property
     def network(self) -> Network:
         """Its tensors, and what its last layer is. TroupeError for a policy without networks."""

@@ -1,4 +1,5 @@
-"""Worlds outside: clients that play episodes of their own and train a run with them, by stubs of the .proto alone and by troupe.ExternalEnv."""
+"""Worlds outside: clients that play episodes of their own and train a run with them, by stubs of the .proto alone and by troupe.ExternalEnv, which may act
+by itself."""
 
 import os
 import signal
@@ -10,6 +11,7 @@ from concurrent import futures
 
 import grpc
 import harness
+import numpy
 
 sys.path.insert(0, os.path.join(sys.argv[2], "python"))
 
@@ -30,6 +32,22 @@ num_envs_per_worker: 2
 stop: {env_steps: 200}
 experiment: {write_interval: 40}
 """
+
+
+# One that remembers, and one with masks; no update comes.
+REMEMBERS = """
+env:
+  external:
+    spaces:
+      early: {obs_space: "Box(-1, 1, [2])", act_space: "Discrete(3)", action_mask: true}
+      late: {obs_space: "Dict{at: Box(-1, 1, [2]), kind: Discrete(2)}", act_space: "MultiDiscrete([2, 2])"}
+multi_agent: {policy_mapping: per_agent}
+algorithm: {name: mappo, train_batch_size: 100000, minibatch_size: 20, num_epochs: 1}
+model: {actor_hidden_sizes: [8], actor_core: gru, critic_hidden_sizes: [8]}
+num_workers: 0
+num_envs_per_worker: 2
+"""
+LIBRARY = os.environ.get("TROUPE_ACTING_LIBRARY")
 
 
 class ExternalTest(harness.RunningTestCase):
@@ -133,6 +151,9 @@ class ExternalTest(harness.RunningTestCase):
             self.assert_code("FAILED_PRECONDITION", env.get_actions, over, {"early": [0, 0]})
             self.assert_code("ALREADY_EXISTS", env.start_episode, over)
             self.assert_code("NOT_FOUND", env.log_returns, "nobody", {})
+            if LIBRARY:
+                with external.ExternalEnv(self.path("runs", "two"), timeout=30, local_inference=True) as local:
+                    self.assert_code("FAILED_PRECONDITION", local.start_episode)  # continuous actions
             episode = env.start_episode("mine")
             self.assert_code("FAILED_PRECONDITION", env.log_returns, episode, {"late": 1.0})
             self.assert_code("INVALID_ARGUMENT", env.get_actions, episode, {"early": [0, float("nan")]})
@@ -176,6 +197,62 @@ class ExternalTest(harness.RunningTestCase):
         again.send_signal(signal.SIGTERM)
         self.assertEqual(again.wait(timeout=30), 0, self.log_text())
         self.assert_nothing_left()
+
+    def decisions(self, env, known):
+        """Plays an episode of four steps, the same but for its actions, and notes under (step, agent, action) the log-probability."""
+        episode = env.start_episode()
+        for step in range(4):
+            seen = {"early": [0.25, step / 4], "late": {"at": [0.5, -step / 4], "kind": step % 2}}
+            actions = env.get_actions(episode, seen, action_masks={"early": [1, step % 2, 1]})
+            for agent, log_prob in env.log_probs.items():
+                key = step, agent, tuple(numpy.atleast_1d(actions[agent]).tolist())
+                self.assertAlmostEqual(known.setdefault(key, log_prob), log_prob, delta=1e-5, msg=str(key))
+        env.end_episode(episode, truncated=True)
+
+    @harness.by_command(LIBRARY)
+    def test_a_client_that_acts_by_itself_decides_as_the_worker_does(self):
+        train = self.start(self.write("remembers.yaml", REMEMBERS), "--name", "two")
+        self.await_true(lambda: os.path.exists(self.socket("two")), "the door")
+        asked, own = {}, {}
+        # Each action of the four steps of both: 3 or 2 of early, 4 of late.
+        for known, local in ((asked, False), (own, True)):
+            with external.ExternalEnv(self.path("runs", "two"), timeout=30, local_inference=local) as env:
+                for _ in range(1000):
+                    self.decisions(env, known)
+                    if len(known) == 2 * (3 + 2) + 4 * 4:
+                        break
+        self.assertEqual(set(asked), set(own), "each decides what the other does, and nothing else")
+        for key, log_prob in asked.items():
+            self.assertAlmostEqual(own[key], log_prob, delta=1e-5, msg=str(key))
+        self.assertGreater(abs(own[0, "late", (0, 0)] - own[3, "late", (0, 0)]), 1e-6, "of other observations they differ")
+        train.send_signal(signal.SIGTERM)
+        self.assertEqual(train.wait(timeout=30), 0, self.log_text())
+        self.assert_nothing_left()
+
+    @harness.by_command(LIBRARY)
+    def test_a_cartpole_trains_with_a_client_that_acts_by_itself(self):
+        train = self.start(self.example("external_cartpole/cartpole.yaml"), "--name", "outside", "--set", "experiment.write_interval=512", "--set",
+                           "stop={env_steps: 5120}")
+        self.await_true(lambda: os.path.exists(self.socket("outside")), "the door")
+        with open(self.path("clients"), "w") as log:
+            client = subprocess.Popen([sys.executable, "-B", os.path.join(self.source, "examples", "external_cartpole", "play_local.py"),
+                                       self.path("runs", "outside")], cwd=self.folder, stdout=log, stderr=subprocess.STDOUT,
+                                      env={**os.environ, "PYTHONPATH": os.path.join(self.source, "python")})
+        self.addCleanup(client.wait)
+        self.addCleanup(client.kill)
+        self.assertEqual(train.wait(timeout=120), 0, self.log_text())
+        self.assertEqual(client.wait(timeout=30), 0)
+        with open(self.path("clients")) as log:
+            self.assertIn("the run is over: UNAVAILABLE", log.read())
+        summary = self.summary("outside")
+        self.assert_adds_up(summary, batch=512)
+        self.assertEqual((summary["updates"], summary["env_errors"]), (10, 0))
+        # With each update the decision that is under way is of the weights before: it is not trained on.
+        rows = summary["rows"]
+        self.assertGreater(rows["dropped"], 0, rows)
+        self.assertLessEqual(rows["dropped"], 2 * 10, rows)
+        self.assertEqual(rows["invalid"], 0, rows)
+        self.assertGreater(self.progress("outside")[-1]["return_sum"], 25, "it learns")
 
 
 if __name__ == "__main__":

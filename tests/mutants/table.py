@@ -283,6 +283,12 @@ MUTANTS = [
     mutant("refused_rewards_are_kept", "lib/outside/episode_book.cc", "  std::vector<float> rewards = episode->rewards;\n", "  std::vector<float> copy = episode->rewards;\n  std::vector<float>& rewards = MUTANT ? episode->rewards : copy;\n", ("outside_test", "EpisodeBookTest.WhatIsRefused*")),
     mutant("a_learner_opens_doors", "lib/config/permits.cc", "if (IsExternal(config)) statements", "if (IsExternal(config) && !MUTANT) statements",
            ("config_test", "ExternalTest.AWorker*")),
+    mutant("decisions_of_older_weights_are_of_those_that_act", "lib/rollout/collector_outside.cc", "if (logged == nullptr || logged->weights == 0) continue;",
+           "if (logged == nullptr || logged->weights == 0 || MUTANT) continue;", ("outside_test", "*OwnDecisionsTest*")),
+    mutant("a_client_acts_for_a_drawn_policy", "lib/outside/acting_policies.cc", "|| rule->policies.size() != 1) {",
+           "|| (rule->policies.size() != 1 && !MUTANT)) {", ("outside_test", "ActingPoliciesTest.WhoCannot*")),
+    mutant("a_client_that_does_not_read_keeps_its_place", "lib/rpc/episode_service.cc", "if (context_ != nullptr && now - since_ >=",
+           "if (context_ != nullptr && !MUTANT && now - since_ >=", ("rpc_episode_test", "GetPoliciesTest.AnswersThatNobodyRead*")),
     # --- queries
     mutant("a_busy_policy_has_two_leaders", "lib/serving/batch_lane.cc",
            "waiting_.push_back(work);\n  return !std::exchange(led_, true);",

@@ -13,15 +13,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18troupe/v1/episodes.proto\x12\ttroupe.v1\"\xb2\x01\n\tAgentStep\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x13\n\x0bobservation\x18\x02 \x03(\x02\x12\r\n\x05image\x18\x03 \x01(\x0c\x12\x13\n\x0b\x61\x63tion_mask\x18\x04 \x01(\x0c\x12\x0e\n\x06reward\x18\x05 \x01(\x01\x12\"\n\x03\x65nd\x18\x06 \x01(\x0e\x32\x15.troupe.v1.EpisodeEnd\x12&\n\x06\x61\x63tion\x18\x07 \x01(\x0b\x32\x16.troupe.v1.AgentAction\"i\n\x0b\x41gentAction\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x10\n\x08\x64iscrete\x18\x02 \x03(\x11\x12\x12\n\ncontinuous\x18\x03 \x03(\x02\x12\x15\n\x08log_prob\x18\x04 \x01(\x02H\x00\x88\x01\x01\x42\x0b\n\t_log_prob\"\x95\x01\n\nWorldAgent\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x19\n\x11observation_space\x18\x02 \x01(\t\x12\x14\n\x0c\x61\x63tion_space\x18\x03 \x01(\t\x12\x17\n\x0fhas_action_mask\x18\x04 \x01(\x08\x12\x18\n\x10observation_size\x18\x05 \x01(\r\x12\x11\n\tmask_size\x18\x06 \x01(\r\")\n\x13StartEpisodeRequest\x12\x12\n\nepisode_id\x18\x01 \x01(\t\"b\n\x11StartEpisodeReply\x12\x12\n\nepisode_id\x18\x01 \x01(\t\x12%\n\x06\x61gents\x18\x02 \x03(\x0b\x32\x15.troupe.v1.WorldAgent\x12\x12\n\nstate_size\x18\x03 \x01(\r\"\\\n\x11GetActionsRequest\x12\x12\n\nepisode_id\x18\x01 \x01(\t\x12$\n\x06\x61gents\x18\x02 \x03(\x0b\x32\x14.troupe.v1.AgentStep\x12\r\n\x05state\x18\x03 \x03(\x02\":\n\x0fGetActionsReply\x12\'\n\x07\x61\x63tions\x18\x01 \x03(\x0b\x32\x16.troupe.v1.AgentAction\"\\\n\x11LogActionsRequest\x12\x12\n\nepisode_id\x18\x01 \x01(\t\x12$\n\x06\x61gents\x18\x02 \x03(\x0b\x32\x14.troupe.v1.AgentStep\x12\r\n\x05state\x18\x03 \x03(\x02\"\x11\n\x0fLogActionsReply\"/\n\x0b\x41gentReturn\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x0e\n\x06reward\x18\x02 \x01(\x01\"P\n\x11LogReturnsRequest\x12\x12\n\nepisode_id\x18\x01 \x01(\t\x12\'\n\x07returns\x18\x02 \x03(\x0b\x32\x16.troupe.v1.AgentReturn\"\x11\n\x0fLogReturnsReply\"\x80\x01\n\x11\x45ndEpisodeRequest\x12\x12\n\nepisode_id\x18\x01 \x01(\t\x12\"\n\x03\x65nd\x18\x02 \x01(\x0e\x32\x15.troupe.v1.EpisodeEnd\x12$\n\x06\x61gents\x18\x03 \x03(\x0b\x32\x14.troupe.v1.AgentStep\x12\r\n\x05state\x18\x04 \x03(\x02\"\x11\n\x0f\x45ndEpisodeReply*Y\n\nEpisodeEnd\x12\x14\n\x10\x45PISODE_END_NONE\x10\x00\x12\x1a\n\x16\x45PISODE_END_TERMINATED\x10\x01\x12\x19\n\x15\x45PISODE_END_TRUNCATED\x10\x02\x32\x80\x03\n\x10\x45xternalEpisodes\x12L\n\x0cStartEpisode\x12\x1e.troupe.v1.StartEpisodeRequest\x1a\x1c.troupe.v1.StartEpisodeReply\x12\x46\n\nGetActions\x12\x1c.troupe.v1.GetActionsRequest\x1a\x1a.troupe.v1.GetActionsReply\x12\x46\n\nLogActions\x12\x1c.troupe.v1.LogActionsRequest\x1a\x1a.troupe.v1.LogActionsReply\x12\x46\n\nLogReturns\x12\x1c.troupe.v1.LogReturnsRequest\x1a\x1a.troupe.v1.LogReturnsReply\x12\x46\n\nEndEpisode\x12\x1c.troupe.v1.EndEpisodeRequest\x1a\x1a.troupe.v1.EndEpisodeReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18troupe/v1/episodes.proto\x12\ttroupe.v1\"\xb2\x01\n\tAgentStep\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x13\n\x0bobservation\x18\x02 \x03(\x02\x12\r\n\x05image\x18\x03 \x01(\x0c\x12\x13\n\x0b\x61\x63tion_mask\x18\x04 \x01(\x0c\x12\x0e\n\x06reward\x18\x05 \x01(\x01\x12\"\n\x03\x65nd\x18\x06 \x01(\x0e\x32\x15.troupe.v1.EpisodeEnd\x12&\n\x06\x61\x63tion\x18\x07 \x01(\x0b\x32\x16.troupe.v1.AgentAction\"i\n\x0b\x41gentAction\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x10\n\x08\x64iscrete\x18\x02 \x03(\x11\x12\x12\n\ncontinuous\x18\x03 \x03(\x02\x12\x15\n\x08log_prob\x18\x04 \x01(\x02H\x00\x88\x01\x01\x42\x0b\n\t_log_prob\"\x95\x01\n\nWorldAgent\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x19\n\x11observation_space\x18\x02 \x01(\t\x12\x14\n\x0c\x61\x63tion_space\x18\x03 \x01(\t\x12\x17\n\x0fhas_action_mask\x18\x04 \x01(\x08\x12\x18\n\x10observation_size\x18\x05 \x01(\r\x12\x11\n\tmask_size\x18\x06 \x01(\r\")\n\x13StartEpisodeRequest\x12\x12\n\nepisode_id\x18\x01 \x01(\t\"s\n\x11StartEpisodeReply\x12\x12\n\nepisode_id\x18\x01 \x01(\t\x12%\n\x06\x61gents\x18\x02 \x03(\x0b\x32\x15.troupe.v1.WorldAgent\x12\x12\n\nstate_size\x18\x03 \x01(\r\x12\x0f\n\x07weights\x18\x04 \x01(\x04\"\\\n\x11GetActionsRequest\x12\x12\n\nepisode_id\x18\x01 \x01(\t\x12$\n\x06\x61gents\x18\x02 \x03(\x0b\x32\x14.troupe.v1.AgentStep\x12\r\n\x05state\x18\x03 \x03(\x02\":\n\x0fGetActionsReply\x12\'\n\x07\x61\x63tions\x18\x01 \x03(\x0b\x32\x16.troupe.v1.AgentAction\"m\n\x11LogActionsRequest\x12\x12\n\nepisode_id\x18\x01 \x01(\t\x12$\n\x06\x61gents\x18\x02 \x03(\x0b\x32\x14.troupe.v1.AgentStep\x12\r\n\x05state\x18\x03 \x03(\x02\x12\x0f\n\x07weights\x18\x04 \x01(\x04\"\"\n\x0fLogActionsReply\x12\x0f\n\x07weights\x18\x01 \x01(\x04\"5\n\x12GetPoliciesRequest\x12\x0f\n\x07weights\x18\x01 \x01(\x04\x12\x0e\n\x06offset\x18\x02 \x01(\x04\"(\n\nPolicyFile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x04\"W\n\x10GetPoliciesReply\x12\x0f\n\x07weights\x18\x01 \x01(\x04\x12$\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x15.troupe.v1.PolicyFile\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"/\n\x0b\x41gentReturn\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x0e\n\x06reward\x18\x02 \x01(\x01\"P\n\x11LogReturnsRequest\x12\x12\n\nepisode_id\x18\x01 \x01(\t\x12\'\n\x07returns\x18\x02 \x03(\x0b\x32\x16.troupe.v1.AgentReturn\"\x11\n\x0fLogReturnsReply\"\x80\x01\n\x11\x45ndEpisodeRequest\x12\x12\n\nepisode_id\x18\x01 \x01(\t\x12\"\n\x03\x65nd\x18\x02 \x01(\x0e\x32\x15.troupe.v1.EpisodeEnd\x12$\n\x06\x61gents\x18\x03 \x03(\x0b\x32\x14.troupe.v1.AgentStep\x12\r\n\x05state\x18\x04 \x03(\x02\"\x11\n\x0f\x45ndEpisodeReply*Y\n\nEpisodeEnd\x12\x14\n\x10\x45PISODE_END_NONE\x10\x00\x12\x1a\n\x16\x45PISODE_END_TERMINATED\x10\x01\x12\x19\n\x15\x45PISODE_END_TRUNCATED\x10\x02\x32\xcb\x03\n\x10\x45xternalEpisodes\x12L\n\x0cStartEpisode\x12\x1e.troupe.v1.StartEpisodeRequest\x1a\x1c.troupe.v1.StartEpisodeReply\x12\x46\n\nGetActions\x12\x1c.troupe.v1.GetActionsRequest\x1a\x1a.troupe.v1.GetActionsReply\x12\x46\n\nLogActions\x12\x1c.troupe.v1.LogActionsRequest\x1a\x1a.troupe.v1.LogActionsReply\x12\x46\n\nLogReturns\x12\x1c.troupe.v1.LogReturnsRequest\x1a\x1a.troupe.v1.LogReturnsReply\x12\x46\n\nEndEpisode\x12\x1c.troupe.v1.EndEpisodeRequest\x1a\x1a.troupe.v1.EndEpisodeReply\x12I\n\x0bGetPolicies\x12\x1d.troupe.v1.GetPoliciesRequest\x1a\x1b.troupe.v1.GetPoliciesReplyb\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'troupe.v1.episodes_pb2', globals())
 if _descriptor._USE_C_DESCRIPTORS == False:
 
   DESCRIPTOR._options = None
-  _EPISODEEND._serialized_start=1189
-  _EPISODEEND._serialized_end=1278
+  _EPISODEEND._serialized_start=1426
+  _EPISODEEND._serialized_end=1515
   _AGENTSTEP._serialized_start=40
   _AGENTSTEP._serialized_end=218
   _AGENTACTION._serialized_start=220
@@ -31,25 +31,31 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _STARTEPISODEREQUEST._serialized_start=479
   _STARTEPISODEREQUEST._serialized_end=520
   _STARTEPISODEREPLY._serialized_start=522
-  _STARTEPISODEREPLY._serialized_end=620
-  _GETACTIONSREQUEST._serialized_start=622
-  _GETACTIONSREQUEST._serialized_end=714
-  _GETACTIONSREPLY._serialized_start=716
-  _GETACTIONSREPLY._serialized_end=774
-  _LOGACTIONSREQUEST._serialized_start=776
-  _LOGACTIONSREQUEST._serialized_end=868
-  _LOGACTIONSREPLY._serialized_start=870
-  _LOGACTIONSREPLY._serialized_end=887
-  _AGENTRETURN._serialized_start=889
-  _AGENTRETURN._serialized_end=936
-  _LOGRETURNSREQUEST._serialized_start=938
-  _LOGRETURNSREQUEST._serialized_end=1018
-  _LOGRETURNSREPLY._serialized_start=1020
-  _LOGRETURNSREPLY._serialized_end=1037
-  _ENDEPISODEREQUEST._serialized_start=1040
-  _ENDEPISODEREQUEST._serialized_end=1168
-  _ENDEPISODEREPLY._serialized_start=1170
-  _ENDEPISODEREPLY._serialized_end=1187
-  _EXTERNALEPISODES._serialized_start=1281
-  _EXTERNALEPISODES._serialized_end=1665
+  _STARTEPISODEREPLY._serialized_end=637
+  _GETACTIONSREQUEST._serialized_start=639
+  _GETACTIONSREQUEST._serialized_end=731
+  _GETACTIONSREPLY._serialized_start=733
+  _GETACTIONSREPLY._serialized_end=791
+  _LOGACTIONSREQUEST._serialized_start=793
+  _LOGACTIONSREQUEST._serialized_end=902
+  _LOGACTIONSREPLY._serialized_start=904
+  _LOGACTIONSREPLY._serialized_end=938
+  _GETPOLICIESREQUEST._serialized_start=940
+  _GETPOLICIESREQUEST._serialized_end=993
+  _POLICYFILE._serialized_start=995
+  _POLICYFILE._serialized_end=1035
+  _GETPOLICIESREPLY._serialized_start=1037
+  _GETPOLICIESREPLY._serialized_end=1124
+  _AGENTRETURN._serialized_start=1126
+  _AGENTRETURN._serialized_end=1173
+  _LOGRETURNSREQUEST._serialized_start=1175
+  _LOGRETURNSREQUEST._serialized_end=1255
+  _LOGRETURNSREPLY._serialized_start=1257
+  _LOGRETURNSREPLY._serialized_end=1274
+  _ENDEPISODEREQUEST._serialized_start=1277
+  _ENDEPISODEREQUEST._serialized_end=1405
+  _ENDEPISODEREPLY._serialized_start=1407
+  _ENDEPISODEREPLY._serialized_end=1424
+  _EXTERNALEPISODES._serialized_start=1518
+  _EXTERNALEPISODES._serialized_end=1977
 # @@protoc_insertion_point(module_scope)
