@@ -5,6 +5,8 @@ import io
 import json
 import os
 import pathlib
+import re
+import struct
 import sys
 import tempfile
 import types
@@ -55,6 +57,17 @@ class PlotCommandTest(unittest.TestCase):
         self.assertIn("File exists", said)
         self.assertEqual(self.run_main("--overwrite")[0], 0)
 
+    def test_it_is_drawn_where_nobody_else_has_put_anything(self):
+        seen = []
+
+        def look(document, path):
+            folder = os.path.dirname(path)
+            seen.append((os.path.dirname(folder), os.stat(folder).st_mode & 0o777, os.listdir(folder)))
+            pathlib.Path(path).write_text(document["metric"])
+
+        self.assertEqual(self.run_main(draw=look)[0], 0)
+        self.assertEqual(seen, [(self.folder, 0o700, [])])
+
     def test_words_of_others_are_no_mathematics(self):
         self.assertEqual(plot_command._plain("_a$b$"), " _a\\$b\\$")
 
@@ -62,12 +75,17 @@ class PlotCommandTest(unittest.TestCase):
         self.assertEqual([plot_command._unit("env_steps", size) for size in (9_999, 10_000, 1e7)], [(1.0, ""), (1e3, "thousand "), (1e6, "million ")])
         self.assertEqual(plot_command._unit("wall_clock_s", 1e7), (1.0, ""))
 
-    def test_matplotlib_draws(self):
-        for ending, begin in (("png", b"\x89PNG"), ("svg", b"<?xml")):
-            path = os.path.join(self.folder, f"curve.{ending}")
+    def test_matplotlib_draws_curves_and_names_them(self):
+        png, svg = (os.path.join(self.folder, f"curve.{ending}") for ending in ("png", "svg"))
+        for path in (png, svg):
             plot_command.draw(DOCUMENT, path)
-            with open(path, "rb") as file:
-                self.assertEqual(file.read(len(begin)), begin)
+        with open(png, "rb") as file:
+            self.assertEqual(file.read(24), b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 910, 520))
+        drawn = pathlib.Path(svg).read_text()
+        for words in ("thousand env steps", "return, sum over agents", " a ", "$b"):
+            self.assertIn(words.strip(), re.findall("<!-- (.*?) -->", drawn))
+        self.assertIn("FillBetweenPolyCollection_1", drawn, "the band of the first")
+        self.assertNotIn("FillBetweenPolyCollection_2", drawn)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 from typing import Any, Dict, List, Optional, Sequence
 
 from troupe.program import REFUSED
@@ -54,18 +55,14 @@ def draw(document: Dict[str, Any], path: str) -> None:
 
 
 def _put(document: Dict[str, Any], path: str, overwrite: bool) -> None:
-    """The whole picture or none: drawn beside, then put in its place."""
-    stem, ending = os.path.splitext(path)
-    beside = f"{stem}.{os.getpid()}.new{ending}"
-    try:
-        draw(document, beside)
+    """The whole picture or none: drawn beside, in a folder that is nobody else's, then put in its place."""
+    with tempfile.TemporaryDirectory(prefix=".plot-", dir=os.path.dirname(path) or ".") as folder:
+        drawn = os.path.join(folder, "picture" + os.path.splitext(path)[1])
+        draw(document, drawn)
         if overwrite:
-            os.replace(beside, path)
+            os.replace(drawn, path)
         else:
-            os.link(beside, path)  # fails where something has come meanwhile
-    finally:
-        if os.path.lexists(beside):
-            os.remove(beside)
+            os.link(drawn, path)  # fails where something has come meanwhile
 
 
 def main(words: Optional[Sequence[str]] = None) -> int:

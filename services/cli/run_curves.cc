@@ -92,7 +92,8 @@ std::optional<double> Curve::At(double at) const {
   return values[above - 1] + share * (values[above] - values[above - 1]);
 }
 
-absl::StatusOr<Curve> ReadCurve(const std::string& folder, const std::string& metric, const std::string& x) {
+absl::StatusOr<Curve> ReadCurve(const std::string& folder, const std::string& metric, const std::string& x,
+                                size_t most_points) {
   const auto file = storage::FileSystem::Posix().Open(folder + "/progress.jsonl");
   if (!file.ok()) {
     return absl::NotFoundError(absl::StrCat(
@@ -104,6 +105,7 @@ absl::StatusOr<Curve> ReadCurve(const std::string& folder, const std::string& me
   }
   Curve curve;
   std::set<std::string> there;
+  bool is_full = false;
   TROUPE_RETURN_IF_ERROR(ForEachLine(**file, [&](const std::string& text) {
     const Json line = Json::parse(text, nullptr, false);
     if (!line.is_object()) return;
@@ -114,6 +116,8 @@ absl::StatusOr<Curve> ReadCurve(const std::string& folder, const std::string& me
         curve.x.pop_back();
         curve.values.pop_back();
       }
+      is_full = is_full || curve.x.size() >= most_points;
+      if (is_full) return;
       curve.x.push_back(*at);
       curve.values.push_back(*value);
     } else if (curve.x.empty() && there.size() < 1000) {
@@ -122,6 +126,11 @@ absl::StatusOr<Curve> ReadCurve(const std::string& folder, const std::string& me
       }
     }
   }));
+  if (is_full) {
+    return absl::ResourceExhaustedError(absl::StrCat(base::LogSafe(folder), ": progress.jsonl has more than ",
+                                                     most_points, " lines with the metric, expected at most ",
+                                                     kMostPoints, " of all runs together: name fewer"));
+  }
   if (curve.x.empty()) return NoSuchMetric(folder, metric, there);
   return curve;
 }
@@ -166,15 +175,18 @@ std::vector<RunGroup> GroupRuns(absl::Span<const RunRecord> runs) {
   for (const RunRecord& run : runs) {
     for (const auto& [key, value] : run.keys) values[key].insert(value);
   }
+  if (groups.size() == 1) return groups;
+  std::vector<std::string> told;  // keys in which groups differ
+  for (const auto& [key, all] : values) {
+    const bool everywhere = std::all_of(runs.begin(), runs.end(), [&key = key](const RunRecord& each) {
+      return each.keys.empty() || each.keys.count(key) > 0;
+    });
+    if (!IsOfOneRun(key) && (all.size() > 1 || !everywhere)) told.push_back(key);
+  }
   for (RunGroup& group : groups) {
     const RunRecord& run = runs[group.runs[0]];
-    if (groups.size() == 1) continue;
     std::vector<std::string> words;
-    for (const auto& [key, all] : values) {
-      const bool everywhere = std::all_of(runs.begin(), runs.end(), [&key = key](const RunRecord& each) {
-        return each.keys.empty() || each.keys.count(key) > 0;
-      });
-      if (IsOfOneRun(key) || (all.size() == 1 && everywhere)) continue;
+    for (const std::string& key : told) {
       words.push_back(absl::StrCat(key, ": ", run.keys.count(key) > 0 ? run.Key(key) : "-"));
     }
     group.label = absl::StrJoin(words, ", ");

@@ -24,9 +24,12 @@ struct Curve {
 
 /// The values of `metric`, a key of progress.jsonl, over the key `x` ("env_steps", "wall_clock_s"). Lines without it,
 /// and those that are no JSON objects, are left out; of env steps that were trained twice, after a resume, the later
-/// line counts. Reads kMostProgressBytes at most, a piece at a time: RESOURCE_EXHAUSTED beyond. NOT_FOUND where there
-/// is no such file, or no line with the metric: the message names metrics that there are.
-absl::StatusOr<Curve> ReadCurve(const std::string& folder, const std::string& metric, const std::string& x);
+/// line counts. Reads kMostProgressBytes at most, a piece at a time, and keeps `most_points`: RESOURCE_EXHAUSTED beyond.
+/// NOT_FOUND where there is no such file, or no line with the metric: the message names metrics that there are.
+absl::StatusOr<Curve> ReadCurve(const std::string& folder, const std::string& metric, const std::string& x,
+                                size_t most_points);
+/// Of all curves of a command together.
+inline constexpr size_t kMostPoints = 10'000'000;
 inline constexpr int64_t kMostProgressBytes = int64_t{512} << 20;
 inline constexpr size_t kMostLineBytes = size_t{4} << 20;
 

@@ -29,7 +29,7 @@ TEST(RunCurvesTest, ACurveIsReadFromLines) {
       << "{\"env_steps\":10,\"return_sum\":null,\"updates\":1}\n{\"env_steps\":20,\"return_sum\":1}\nnot json\n"
       << "{\"env_steps\":30,\"return_sum\":2}\n{\"env_steps\":40,\"return_sum\":9}\n"
       << "{\"env_steps\":30,\"return_sum\":3}\n{\"env_steps\":50,\"return_sum\":5}\n{\"env_steps\":60,\"retu";
-  const auto curve = ReadCurve(folder.path(), "return_sum", "env_steps");
+  const auto curve = ReadCurve(folder.path(), "return_sum", "env_steps", kMostPoints);
   ASSERT_TRUE(curve.ok()) << curve.status();
   EXPECT_THAT(curve->x, ElementsAre(20, 30, 50)) << "what was trained again after a resume counts";
   EXPECT_THAT(curve->values, ElementsAre(1, 3, 5));
@@ -42,13 +42,14 @@ TEST(RunCurvesTest, ACurveIsReadFromLines) {
   std::ofstream(odd.path() + "/progress.jsonl")
       << "{\"env_steps\":-1,\"return_sum\":1}\n{\"env_steps\":1,\"return_sum\":1e300}\n"
       << "{\"env_steps\":2,\"return_sum\":-1e99}\n{\"env_steps\":1e300,\"return_sum\":1}\n";
-  const auto kept = ReadCurve(odd.path(), "return_sum", "env_steps");
+  const auto kept = ReadCurve(odd.path(), "return_sum", "env_steps", kMostPoints);
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_THAT(kept->x, ElementsAre(2));
-  const absl::Status missing = ReadCurve(folder.path(), "return_som", "env_steps").status();
+  const absl::Status missing = ReadCurve(folder.path(), "return_som", "env_steps", kMostPoints).status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.message()), HasSubstr("the nearest is \"return_sum\""));
-  EXPECT_EQ(ReadCurve(folder.path() + "/none", "return_sum", "env_steps").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadCurve(folder.path() + "/none", "return_sum", "env_steps", kMostPoints).status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 TEST(RunCurvesTest, FilesAndLinesHaveALargestSize) {
@@ -56,11 +57,36 @@ TEST(RunCurvesTest, FilesAndLinesHaveALargestSize) {
   const std::string path = folder.path() + "/progress.jsonl";
   std::ofstream(path) << "{\"a\":\"" << std::string(kMostLineBytes + (2 << 20), 'x') << "\",\"env_steps\":1,\"r\":1}\n"
                       << "{\"env_steps\":2,\"r\":2}\n";
-  const auto curve = ReadCurve(folder.path(), "r", "env_steps");
+  const auto curve = ReadCurve(folder.path(), "r", "env_steps", kMostPoints);
   ASSERT_TRUE(curve.ok()) << curve.status();
   EXPECT_THAT(curve->x, ElementsAre(2));
   std::filesystem::resize_file(path, static_cast<uintmax_t>(kMostProgressBytes) + 1);  // a hole
-  EXPECT_EQ(ReadCurve(folder.path(), "r", "env_steps").status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReadCurve(folder.path(), "r", "env_steps", kMostPoints).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST(RunCurvesTest, CurvesTogetherHaveAMostOfPoints) {
+  const storage::ScratchDirectory folder;
+  std::ofstream(folder.path() + "/progress.jsonl")
+      << "{\"env_steps\":1,\"r\":1}\n{\"env_steps\":2,\"r\":2}\n{\"env_steps\":2,\"r\":3}\n";
+  const auto whole = ReadCurve(folder.path(), "r", "env_steps", 2);
+  ASSERT_TRUE(whole.ok()) << "of a step that was trained again one is kept: " << whole.status();
+  EXPECT_THAT(whole->values, ElementsAre(1, 3));
+  const absl::Status too_many = ReadCurve(folder.path(), "r", "env_steps", 1).status();
+  EXPECT_EQ(too_many.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(too_many.message()), HasSubstr("expected at most 10000000 of all runs together"));
+}
+
+TEST(RunCurvesTest, AThousandDifferentRunsAreToldApartAtOnce) {
+  std::vector<RunRecord> runs;
+  for (int i = 0; i < 1000; ++i) {
+    std::map<std::string, std::string> keys = {{"algorithm.lr", std::to_string(i)}};
+    for (int key = 0; key < 300; ++key) keys["key." + std::to_string(key)] = "same";
+    runs.push_back(WithKeys(std::move(keys)));
+  }
+  const std::vector<RunGroup> groups = GroupRuns(runs);
+  ASSERT_EQ(groups.size(), 1000u);
+  EXPECT_EQ(groups[999].label, "algorithm.lr: 999");
 }
 
 TEST(RunCurvesTest, AMeanHasStudentsInterval) {

@@ -230,6 +230,7 @@ absl::StatusOr<std::vector<Series>> ReadSeries(const RunsFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const std::vector<RunRecord> records, RecordsOf(flags));
   std::vector<Series> all;
   absl::Status first_error;
+  size_t points_left = kMostPoints;
   const std::vector<RunGroup> groups = GroupRuns(records);
   for (const RunGroup& group : groups) {
     const std::vector<std::string> metrics =
@@ -237,12 +238,13 @@ absl::StatusOr<std::vector<Series>> ReadSeries(const RunsFlags& flags) {
     for (const std::string& metric : metrics) {
       Series series{.label = group.label, .metric = metric, .names = {}, .curves = {}};
       for (const size_t place : group.runs) {
-        absl::StatusOr<Curve> curve = ReadCurve(records[place].path, metric, flags.x);
+        absl::StatusOr<Curve> curve = ReadCurve(records[place].path, metric, flags.x, points_left);
         if (!curve.ok()) {
           LeaveOut(records[place].name, std::string(curve.status().message()));
           first_error.Update(curve.status());
           continue;
         }
+        points_left -= curve->x.size();
         series.names.push_back(records[place].name);
         series.curves.push_back(*std::move(curve));
       }
