@@ -11,6 +11,8 @@ import sys
 import tempfile
 import types
 import unittest
+import warnings
+import xml.etree.ElementTree
 from unittest import mock
 
 from troupe import plot_command
@@ -70,6 +72,18 @@ class PlotCommandTest(unittest.TestCase):
 
     def test_words_of_others_are_no_mathematics(self):
         self.assertEqual(plot_command._plain("_a$b$"), " _a\\$b\\$")
+
+    def test_words_of_others_are_no_control_characters(self):
+        self.assertEqual(plot_command._plain("é \x1b[2J\u202e\ufffe\n"), "é \\x1b[2J\\u202e\\ufffe\\n")
+        path = os.path.join(self.folder, "curve.svg")
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            plot_command.draw(dict(DOCUMENT, metric="r\x07", series=[dict(SERIES[0], label="a\x1b[2J \u4e00\ufffe")]), path)
+        self.assertEqual([str(each.message) for each in warned], [], "they would quote the characters as they are")
+        xml.etree.ElementTree.parse(path)
+        said = re.findall("<!-- (.*?) -->", pathlib.Path(path).read_text())
+        self.assertIn("a\\x1b[2J \u4e00\\ufffe", said)
+        self.assertIn("r\\x07", said)
 
     def test_axes_have_a_fitting_unit(self):
         self.assertEqual([plot_command._unit("env_steps", size) for size in (9_999, 10_000, 1e7)], [(1.0, ""), (1e3, "thousand "), (1e6, "million ")])

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import tempfile
+import warnings
 from typing import Any, Dict, List, Optional, Sequence
 
 from troupe.program import REFUSED
@@ -25,8 +26,9 @@ def _unit(name: str, largest: float) -> "tuple[float, str]":
 
 
 def _plain(text: str) -> str:
-    """As matplotlib shows it unchanged: neither as mathematics nor, from "_" on, not at all."""
-    return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
+    """As matplotlib shows it unchanged: neither as mathematics nor, from "_" on, not at all. What cannot be printed, nor stand in XML, as its escape."""
+    shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return (" " if shown.startswith("_") else "") + shown.replace("$", r"\$")
 
 
 def draw(document: Dict[str, Any], path: str) -> None:
@@ -50,7 +52,9 @@ def draw(document: Dict[str, Any], path: str) -> None:
     axis.spines[["top", "right"]].set_visible(False)
     if len(series) > 1 or series[0]["low"]:
         axis.legend(frameon=False, fontsize="small")
-    figure.savefig(path, dpi=130)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a character that the font lacks is drawn as a box, and is not quoted to a terminal
+        figure.savefig(path, dpi=130)
     plt.close(figure)
 
 

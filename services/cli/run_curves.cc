@@ -24,7 +24,6 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
 constexpr double kMostOfX = 9e15;  // whole numbers are exact up to there
 constexpr size_t kMostMetricsNamed = 8;
-constexpr size_t kMostPolicies = 6;
 constexpr char kPolicy[] = "policy/";
 constexpr char kReturn[] = "/return_mean";
 
@@ -105,17 +104,20 @@ absl::StatusOr<Curve> ReadCurve(const std::string& folder, const std::string& me
   }
   Curve curve;
   std::set<std::string> there;
-  bool is_full = false;
+  bool is_full = false, had_some = false;
   TROUPE_RETURN_IF_ERROR(ForEachLine(**file, [&](const std::string& text) {
     const Json line = Json::parse(text, nullptr, false);
     if (!line.is_object()) return;
     const std::optional<double> at = NumberIn(line, x);
     const std::optional<double> value = NumberIn(line, metric);
-    if (at && *at >= 0 && *at < kMostOfX && value) {
-      while (!curve.x.empty() && curve.x.back() >= *at) {
-        curve.x.pop_back();
-        curve.values.pop_back();
-      }
+    const bool has_x = at && *at >= 0 && *at < kMostOfX;
+    // What a life that was given up had trained beyond, also where this line does not have the metric.
+    while (has_x && !curve.x.empty() && (curve.x.back() > *at || (value && curve.x.back() == *at))) {
+      curve.x.pop_back();
+      curve.values.pop_back();
+    }
+    if (has_x && value) {
+      had_some = true;
       is_full = is_full || curve.x.size() >= most_points;
       if (is_full) return;
       curve.x.push_back(*at);
@@ -131,8 +133,11 @@ absl::StatusOr<Curve> ReadCurve(const std::string& folder, const std::string& me
                                                      most_points, " lines with the metric, expected at most ",
                                                      kMostPoints, " of all runs together: name fewer"));
   }
-  if (curve.x.empty()) return NoSuchMetric(folder, metric, there);
-  return curve;
+  if (!curve.x.empty()) return curve;
+  if (!had_some) return NoSuchMetric(folder, metric, there);
+  return absl::NotFoundError(absl::StrCat(base::LogSafe(folder), ": the lines of progress.jsonl with the metric \"",
+                                          base::LogSafe(metric, 100),
+                                          "\" were trained again, and none has it since then"));
 }
 
 double StudentT(size_t degrees_of_freedom) {
@@ -225,9 +230,12 @@ absl::StatusOr<BandCurve> BandOf(absl::Span<const Curve> curves, size_t points) 
   return band;
 }
 
-std::vector<std::string> UsualMetrics(const RunRecord& run) {
+std::vector<std::string> UsualMetrics(const RunGroup& group, absl::Span<const RunRecord> runs) {
   std::vector<std::string> metrics;
-  const Json line = run.rewards_differ ? Json::parse(run.last_line, nullptr, false) : Json();
+  const auto has_begun = [&](size_t place) { return !runs[place].last_line.empty(); };
+  const auto first = std::find_if(group.runs.begin(), group.runs.end(), has_begun);
+  const bool differ = first != group.runs.end() && runs[*first].rewards_differ;
+  const Json line = differ ? Json::parse(runs[*first].last_line, nullptr, false) : Json();
   if (line.is_object()) {
     for (const auto& [key, value] : line.items()) {
       if (absl::StartsWith(key, kPolicy) && absl::EndsWith(key, kReturn) && metrics.size() < kMostPolicies) {
