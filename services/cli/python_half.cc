@@ -59,7 +59,8 @@ absl::Status SetEnvironment() {
   return absl::OkStatus();
 }
 
-/// Makes `text` what is read from stdin: a file in memory, so that nobody has to write while it is read.
+}  // namespace
+
 absl::Status PutOnStdin(const std::string& text) {
   const int fd = memfd_create("troupe-stdin", MFD_CLOEXEC);
   size_t written = 0;
@@ -78,8 +79,6 @@ absl::Status PutOnStdin(const std::string& text) {
   }
   return absl::InternalError(absl::StrCat("cannot hand ", text.size(), " bytes to Python: ", std::strerror(errno)));
 }
-
-}  // namespace
 
 absl::Status BecomePython(const PythonHalf& half) {
   const absl::StatusOr<std::string> interpreter = envhost::FindInterpreter(half.python);

@@ -344,12 +344,6 @@ class RunsTest(harness.TroupeTestCase):
             self.assertIn("troupe: left out: runs: what comes after the folder's first 20000 entries\n", done.stderr, words)
             self.assertEqual(done.returncode, 0 if words[0] == "ls" else 1, done.stderr)
 
-    def test_curves_are_drawn_where_stdin_is_closed(self):
-        self.make_seed("a", 1, 10, 20)
-        done = subprocess.run([self.program, "runs", "plot", "--output", "a.svg", "--python", sys.executable], cwd=self.folder, capture_output=True, text=True,
-                              timeout=120, preexec_fn=lambda: os.close(0))
-        self.assertEqual((done.returncode, done.stdout), (0, "wrote a.svg\n"), done.stderr)
-
 
 if __name__ == "__main__":
     harness.main()
