@@ -5,10 +5,13 @@ import io
 import json
 import os
 import pathlib
+import re
 import sys
 import tempfile
 import types
 import unittest
+import warnings
+import xml.etree.ElementTree
 from unittest import mock
 
 from troupe import plot_command
@@ -55,14 +58,37 @@ class PlotCommandTest(unittest.TestCase):
         self.assertIn("File exists", said)
         self.assertEqual(self.run_main("--overwrite")[0], 0)
 
+    def test_it_is_drawn_where_nobody_else_has_put_anything(self):
+        seen = []
+
+        def look(document, path):
+            folder = os.path.dirname(path)
+            seen.append((os.path.dirname(folder), os.stat(folder).st_mode & 0o777, os.listdir(folder)))
+            pathlib.Path(path).write_text(document["metric"])
+
+        self.assertEqual(self.run_main(draw=look)[0], 0)
+        self.assertEqual(seen, [(self.folder, 0o700, [])])
+
     def test_words_of_others_are_no_mathematics(self):
         self.assertEqual(plot_command._plain("_a$b$"), " _a\\$b\\$")
+
+    def test_words_of_others_are_no_control_characters(self):
+        self.assertEqual(plot_command._plain("é \x1b[2J\u202e\ufffe\n"), "é \\x1b[2J\\u202e\\ufffe\\n")
+        path = os.path.join(self.folder, "curve.svg")
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            plot_command.draw(dict(DOCUMENT, metric="r\x07", series=[dict(SERIES[0], label="a\x1b[2J \u4e00\ufffe")]), path)
+        self.assertEqual([str(each.message) for each in warned], [], "they would quote the characters as they are")
+        xml.etree.ElementTree.parse(path)
+        said = re.findall("<!-- (.*?) -->", pathlib.Path(path).read_text())
+        self.assertIn("a\\x1b[2J \u4e00\\ufffe", said)
+        self.assertIn("r\\x07", said)
 
     def test_axes_have_a_fitting_unit(self):
         self.assertEqual([plot_command._unit("env_steps", size) for size in (9_999, 10_000, 1e7)], [(1.0, ""), (1e3, "thousand "), (1e6, "million ")])
         self.assertEqual(plot_command._unit("wall_clock_s", 1e7), (1.0, ""))
 
-    def test_matplotlib_draws(self):
+    def test_matplotlib_draws_curves_and_names_them(self):
         from matplotlib import pyplot
         self.addCleanup(pyplot.close, "all")
         drawn = []

@@ -6,6 +6,8 @@ import argparse
 import json
 import os
 import sys
+import tempfile
+import warnings
 from typing import Any, Dict, List, Optional, Sequence
 
 from troupe.program import REFUSED
@@ -24,8 +26,9 @@ def _unit(name: str, largest: float) -> "tuple[float, str]":
 
 
 def _plain(text: str) -> str:
-    """As matplotlib shows it unchanged: neither as mathematics nor, from "_" on, not at all."""
-    return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
+    """As matplotlib shows it unchanged: neither as mathematics nor, from "_" on, not at all. What cannot be printed, nor stand in XML, as its escape."""
+    shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return (" " if shown.startswith("_") else "") + shown.replace("$", r"\$")
 
 
 def draw(document: Dict[str, Any], path: str) -> None:
@@ -49,23 +52,21 @@ def draw(document: Dict[str, Any], path: str) -> None:
     axis.spines[["top", "right"]].set_visible(False)
     if len(series) > 1 or series[0]["low"]:
         axis.legend(frameon=False, fontsize="small")
-    figure.savefig(path, dpi=130)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a character that the font lacks is drawn as a box, and is not quoted to a terminal
+        figure.savefig(path, dpi=130)
     plt.close(figure)
 
 
 def _put(document: Dict[str, Any], path: str, overwrite: bool) -> None:
-    """The whole picture or none: drawn beside, then put in its place."""
-    stem, ending = os.path.splitext(path)
-    beside = f"{stem}.{os.getpid()}.new{ending}"
-    try:
-        draw(document, beside)
+    """The whole picture or none: drawn beside, in a folder that is nobody else's, then put in its place."""
+    with tempfile.TemporaryDirectory(prefix=".plot-", dir=os.path.dirname(path) or ".") as folder:
+        drawn = os.path.join(folder, "picture" + os.path.splitext(path)[1])
+        draw(document, drawn)
         if overwrite:
-            os.replace(beside, path)
+            os.replace(drawn, path)
         else:
-            os.link(beside, path)  # fails where something has come meanwhile
-    finally:
-        if os.path.lexists(beside):
-            os.remove(beside)
+            os.link(drawn, path)  # fails where something has come meanwhile
 
 
 def main(words: Optional[Sequence[str]] = None) -> int:

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "lib/config/external.h"
 #include "lib/config/run_config.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/run_folder.h"
@@ -72,6 +73,7 @@ EndedRun ReadEndedRun(const std::string& folder) {
   run.has_events = HasEvents(folder);
   const absl::StatusOr<config::RunConfig> config = config::RunConfig::FromFile(folder + "/config.yaml");
   const YAML::Node keys = config.ok() ? YAML::Load(config->ToYaml()) : YAML::Node();
+  if (config.ok()) run.plays = !config::IsExternal(*config);
   if (config.ok()) run.draws = AllEnvs().Draws(keys["env"]["name"].as<std::string>(""));
   const absl::StatusOr<std::string> text = ReadTextFile(folder + "/summary.json");
   if (!text.ok()) return run;
@@ -86,8 +88,8 @@ std::string NextCommandsText(const std::string& program, const EndedRun& run) {
   const std::string troupe = ShellQuoted(program);
   const std::string folder = ShellQuoted(run.folder);
   std::string text;
-  if (run.has_checkpoint) text += Line("evaluate", absl::StrCat(troupe, " evaluate ", folder));
-  if (run.has_checkpoint && run.draws) {
+  if (run.has_checkpoint && run.plays) text += Line("evaluate", absl::StrCat(troupe, " evaluate ", folder));
+  if (run.has_checkpoint && run.plays && run.draws) {
     const std::string file = fs::path(run.folder).filename().string() + ".gif";
     text += Line("video", absl::StrCat(troupe, " evaluate ", folder, " --video ", ShellQuoted(file)));
   }

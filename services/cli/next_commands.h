@@ -10,6 +10,7 @@ struct EndedRun {
   bool is_there = false;  ///< the folder holds a run
   bool has_checkpoint = false;
   bool has_events = false;  ///< files of TensorBoard
+  bool plays = true;        ///< commands can play its environment, which is no world outside
   bool draws = false;       ///< its environment can be filmed
   bool finished = false;    ///< a limit of `stop` ended it
   /// The override with which a finished run goes on, "stop.env_steps=2000000"; empty: none that can be proposed.

@@ -50,6 +50,15 @@ TEST(NextCommandsTest, NoLineNamesWhatIsNotThere) {
   EXPECT_EQ(NextCommandsText("troupe", run), "");
 }
 
+TEST(NextCommandsTest, AWorldOutsideIsPlayedByItsClientsAlone) {
+  EndedRun run = Spread();
+  run.plays = false;
+  EXPECT_EQ(NextCommandsText("troupe", run),
+            "  curves    tensorboard --logdir runs/spread\n"
+            "  query     troupe query runs/spread\n"
+            "  resume    troupe train --resume runs/spread --set stop.env_steps=2000000\n");
+}
+
 TEST(NextCommandsTest, AShellTakesThemAsTheyStand) {
   EndedRun run = Spread();
   run.folder = "my runs/it's";
@@ -93,6 +102,14 @@ TEST_F(RunFolderTest, TheLimitThatWasReachedIsDoubled) {
   EXPECT_EQ(raised("stop.env_steps reached: 500 of 400"), "stop.env_steps=1000") << "auto: of the steps there were";
   Write("config.yaml", "env: {name: cartpole}\nstop: {env_steps: 9000000000000000000}\n");
   EXPECT_EQ(raised("stop.env_steps reached: 9000000000000000000 of 9000000000000000000"), "") << "twice is no number";
+}
+
+TEST_F(RunFolderTest, AWorldOutsideIsKnownByItsConfiguration) {
+  Write("config.yaml", "env: {name: cartpole}\n");
+  EXPECT_TRUE(ReadEndedRun(folder_).plays);
+  Write("config.yaml",
+        "env: {external: {spaces: {cart: {obs_space: \"Box(-1, 1, [4])\", act_space: \"Discrete(2)\"}}}}\n");
+  EXPECT_FALSE(ReadEndedRun(folder_).plays);
 }
 
 TEST_F(RunFolderTest, WhatCannotBeReadIsNotThere) {

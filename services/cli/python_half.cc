@@ -1,5 +1,6 @@
 #include "services/cli/python_half.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -58,23 +59,26 @@ absl::Status SetEnvironment() {
   return absl::OkStatus();
 }
 
-/// Makes `text` what is read from stdin: a file in memory, so that nobody has to write while it is read.
+}  // namespace
+
 absl::Status PutOnStdin(const std::string& text) {
-  const int fd = memfd_create("troupe-stdin", 0);
+  const int fd = memfd_create("troupe-stdin", MFD_CLOEXEC);
   size_t written = 0;
   while (fd >= 0 && written < text.size()) {
     const ssize_t part = write(fd, text.data() + written, text.size() - written);
     if (part < 0 && errno != EINTR) break;
     if (part > 0) written += static_cast<size_t>(part);
   }
-  if (fd >= 0 && written == text.size() && lseek(fd, 0, SEEK_SET) == 0 && dup2(fd, STDIN_FILENO) == STDIN_FILENO) {
-    close(fd);
-    return absl::OkStatus();
+  if (fd >= 0 && written == text.size() && lseek(fd, 0, SEEK_SET) == 0) {
+    // Where stdin was closed it is stdin by itself.
+    if (fd == STDIN_FILENO && fcntl(fd, F_SETFD, 0) == 0) return absl::OkStatus();
+    if (fd != STDIN_FILENO && dup2(fd, STDIN_FILENO) == STDIN_FILENO) {
+      close(fd);
+      return absl::OkStatus();
+    }
   }
   return absl::InternalError(absl::StrCat("cannot hand ", text.size(), " bytes to Python: ", std::strerror(errno)));
 }
-
-}  // namespace
 
 absl::Status BecomePython(const PythonHalf& half) {
   const absl::StatusOr<std::string> interpreter = envhost::FindInterpreter(half.python);

@@ -17,6 +17,10 @@ struct PythonHalf {
   const std::string* in = nullptr;  ///< what it reads from stdin; nullptr: what this process would
 };
 
+/// Makes `text` what is read from stdin, also by what this process becomes, and also where stdin is closed: a file in
+/// memory, so that nobody has to write while it is read. INTERNAL where the machine has none.
+absl::Status PutOnStdin(const std::string& text);
+
 /// Becomes Python; returns only when that fails. kRefused where there is no interpreter or package.
 absl::Status BecomePython(const PythonHalf& half);
 

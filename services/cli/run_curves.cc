@@ -24,7 +24,6 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
 constexpr double kMostOfX = 9e15;  // whole numbers are exact up to there
 constexpr size_t kMostMetricsNamed = 8;
-constexpr size_t kMostPolicies = 6;
 constexpr char kPolicy[] = "policy/";
 constexpr char kReturn[] = "/return_mean";
 
@@ -92,7 +91,8 @@ std::optional<double> Curve::At(double at) const {
   return values[above - 1] + share * (values[above] - values[above - 1]);
 }
 
-absl::StatusOr<Curve> ReadCurve(const std::string& folder, const std::string& metric, const std::string& x) {
+absl::StatusOr<Curve> ReadCurve(const std::string& folder, const std::string& metric, const std::string& x,
+                                size_t most_points) {
   const auto file = storage::FileSystem::Posix().Open(folder + "/progress.jsonl");
   if (!file.ok()) {
     return absl::NotFoundError(absl::StrCat(
@@ -104,16 +104,22 @@ absl::StatusOr<Curve> ReadCurve(const std::string& folder, const std::string& me
   }
   Curve curve;
   std::set<std::string> there;
+  bool is_full = false, had_some = false;
   TROUPE_RETURN_IF_ERROR(ForEachLine(**file, [&](const std::string& text) {
     const Json line = Json::parse(text, nullptr, false);
     if (!line.is_object()) return;
     const std::optional<double> at = NumberIn(line, x);
     const std::optional<double> value = NumberIn(line, metric);
-    if (at && *at >= 0 && *at < kMostOfX && value) {
-      while (!curve.x.empty() && curve.x.back() >= *at) {
-        curve.x.pop_back();
-        curve.values.pop_back();
-      }
+    const bool has_x = at && *at >= 0 && *at < kMostOfX;
+    // What a life that was given up had trained beyond, also where this line does not have the metric.
+    while (has_x && !curve.x.empty() && (curve.x.back() > *at || (value && curve.x.back() == *at))) {
+      curve.x.pop_back();
+      curve.values.pop_back();
+    }
+    if (has_x && value) {
+      had_some = true;
+      is_full = is_full || curve.x.size() >= most_points;
+      if (is_full) return;
       curve.x.push_back(*at);
       curve.values.push_back(*value);
     } else if (curve.x.empty() && there.size() < 1000) {
@@ -122,8 +128,16 @@ absl::StatusOr<Curve> ReadCurve(const std::string& folder, const std::string& me
       }
     }
   }));
-  if (curve.x.empty()) return NoSuchMetric(folder, metric, there);
-  return curve;
+  if (is_full) {
+    return absl::ResourceExhaustedError(absl::StrCat(base::LogSafe(folder), ": progress.jsonl has more than ",
+                                                     most_points, " lines with the metric, expected at most ",
+                                                     kMostPoints, " of all runs together: name fewer"));
+  }
+  if (!curve.x.empty()) return curve;
+  if (!had_some) return NoSuchMetric(folder, metric, there);
+  return absl::NotFoundError(absl::StrCat(base::LogSafe(folder), ": the lines of progress.jsonl with the metric \"",
+                                          base::LogSafe(metric, 100),
+                                          "\" were trained again, and none has it since then"));
 }
 
 double StudentT(size_t degrees_of_freedom) {
@@ -166,15 +180,18 @@ std::vector<RunGroup> GroupRuns(absl::Span<const RunRecord> runs) {
   for (const RunRecord& run : runs) {
     for (const auto& [key, value] : run.keys) values[key].insert(value);
   }
+  if (groups.size() == 1) return groups;
+  std::vector<std::string> told;  // keys in which groups differ
+  for (const auto& [key, all] : values) {
+    const bool everywhere = std::all_of(runs.begin(), runs.end(), [&key = key](const RunRecord& each) {
+      return each.keys.empty() || each.keys.count(key) > 0;
+    });
+    if (!IsOfOneRun(key) && (all.size() > 1 || !everywhere)) told.push_back(key);
+  }
   for (RunGroup& group : groups) {
     const RunRecord& run = runs[group.runs[0]];
-    if (groups.size() == 1) continue;
     std::vector<std::string> words;
-    for (const auto& [key, all] : values) {
-      const bool everywhere = std::all_of(runs.begin(), runs.end(), [&key = key](const RunRecord& each) {
-        return each.keys.empty() || each.keys.count(key) > 0;
-      });
-      if (IsOfOneRun(key) || (all.size() == 1 && everywhere)) continue;
+    for (const std::string& key : told) {
       words.push_back(absl::StrCat(key, ": ", run.keys.count(key) > 0 ? run.Key(key) : "-"));
     }
     group.label = absl::StrJoin(words, ", ");
@@ -213,9 +230,12 @@ absl::StatusOr<BandCurve> BandOf(absl::Span<const Curve> curves, size_t points) 
   return band;
 }
 
-std::vector<std::string> UsualMetrics(const RunRecord& run) {
+std::vector<std::string> UsualMetrics(const RunGroup& group, absl::Span<const RunRecord> runs) {
   std::vector<std::string> metrics;
-  const Json line = run.rewards_differ ? Json::parse(run.last_line, nullptr, false) : Json();
+  const auto has_begun = [&](size_t place) { return !runs[place].last_line.empty(); };
+  const auto first = std::find_if(group.runs.begin(), group.runs.end(), has_begun);
+  const bool differ = first != group.runs.end() && runs[*first].rewards_differ;
+  const Json line = differ ? Json::parse(runs[*first].last_line, nullptr, false) : Json();
   if (line.is_object()) {
     for (const auto& [key, value] : line.items()) {
       if (absl::StartsWith(key, kPolicy) && absl::EndsWith(key, kReturn) && metrics.size() < kMostPolicies) {

@@ -24,9 +24,13 @@ struct Curve {
 
 /// The values of `metric`, a key of progress.jsonl, over the key `x` ("env_steps", "wall_clock_s"). Lines without it,
 /// and those that are no JSON objects, are left out; of env steps that were trained twice, after a resume, the later
-/// line counts. Reads kMostProgressBytes at most, a piece at a time: RESOURCE_EXHAUSTED beyond. NOT_FOUND where there
-/// is no such file, or no line with the metric: the message names metrics that there are.
-absl::StatusOr<Curve> ReadCurve(const std::string& folder, const std::string& metric, const std::string& x);
+/// lines count, also where they are without it. Reads kMostProgressBytes at most, a piece at a time, and keeps
+/// `most_points`: RESOURCE_EXHAUSTED beyond. NOT_FOUND where there is no such file, or no line with the metric: the
+/// message names metrics that there are.
+absl::StatusOr<Curve> ReadCurve(const std::string& folder, const std::string& metric, const std::string& x,
+                                size_t most_points);
+/// Of all curves of a command together.
+inline constexpr size_t kMostPoints = 10'000'000;
 inline constexpr int64_t kMostProgressBytes = int64_t{512} << 20;
 inline constexpr size_t kMostLineBytes = size_t{4} << 20;
 
@@ -59,7 +63,9 @@ struct BandCurve {
 /// FAILED_PRECONDITION where they have no x in common.
 absl::StatusOr<BandCurve> BandOf(absl::Span<const Curve> curves, size_t points = 200);
 
-/// What tells how good a run is: "return_sum", or the returns of its first six policies where agents' rewards differ.
-std::vector<std::string> UsualMetrics(const RunRecord& run);
+/// What tells how good a group's runs are, as the first that has begun says it: "return_sum", or the returns of its
+/// first kMostPolicies policies where agents' rewards differ.
+std::vector<std::string> UsualMetrics(const RunGroup& group, absl::Span<const RunRecord> runs);
+inline constexpr size_t kMostPolicies = 6;
 
 }  // namespace troupe::services

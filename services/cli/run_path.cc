@@ -59,14 +59,23 @@ absl::StatusOr<std::string> FindRunFolder(const std::string& run, const std::str
 }
 
 absl::StatusOr<std::string> LastProgressLine(const std::string& folder) {
-  const absl::StatusOr<std::unique_ptr<storage::OpenFile>> file =
-      storage::FileSystem::Posix().Open(folder + "/progress.jsonl");
-  if (!file.ok()) return absl::NotFoundError(absl::StrCat("there is no progress.jsonl in \"", folder, "\""));
+  const std::string path = folder + "/progress.jsonl";
+  if (!storage::FileSystem::Posix().Exists(path)) {
+    return absl::NotFoundError(absl::StrCat("there is no progress.jsonl in \"", folder, "\""));
+  }
+  const absl::StatusOr<std::unique_ptr<storage::OpenFile>> file = storage::FileSystem::Posix().Open(path);
+  if (!file.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat("progress.jsonl cannot be read: ", file.status().message()));
+  }
   const int64_t bytes = std::min((*file)->bytes(), kTailBytes);
   TROUPE_ASSIGN_OR_RETURN(std::string tail, (*file)->Read((*file)->bytes() - bytes, bytes));
   const size_t end = tail.rfind('\n');
-  if (end == std::string::npos)
+  if (end == std::string::npos && bytes < (*file)->bytes()) {
+    return absl::DataLossError("progress.jsonl has no whole line in its last 64 KiB");
+  }
+  if (end == std::string::npos) {
     return absl::NotFoundError(absl::StrCat("progress.jsonl in \"", folder, "\" has no line yet"));
+  }
   tail.resize(end);
   const size_t begin = tail.rfind('\n');
   return begin == std::string::npos ? tail : tail.substr(begin + 1);

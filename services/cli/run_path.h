@@ -13,7 +13,8 @@ absl::StatusOr<std::string> FindRunFolder(const std::string& run, const std::str
 /// Whether `path` is a run folder.
 bool IsRunFolder(const std::string& path);
 
-/// The last line of a run's progress.jsonl that is whole; NOT_FOUND when there is none yet.
+/// The last line of a run's progress.jsonl that is whole; NOT_FOUND when there is none yet. FAILED_PRECONDITION where
+/// the file cannot be opened, or is no regular one; DATA_LOSS where its last 64 KiB end no line.
 absl::StatusOr<std::string> LastProgressLine(const std::string& folder);
 
 /// A small text file; NOT_FOUND when it cannot be read.

@@ -58,6 +58,15 @@ TEST_F(RunPathTest, LastWholeLineOfProgress) {
   EXPECT_EQ(*LastProgressLine(run), "{\"a\": 1}");
   std::ofstream(run + "/progress.jsonl") << std::string(100000, 'x') << "\n{\"a\": 1}\n{\"a\": 2}\n{\"a\":";
   EXPECT_EQ(*LastProgressLine(run), "{\"a\": 2}");
+  std::ofstream(run + "/progress.jsonl") << std::string((64 << 10) + 1, 'x');
+  EXPECT_EQ(LastProgressLine(run).status(), absl::DataLossError("progress.jsonl has no whole line in its last 64 KiB"));
+  fs::resize_file(run + "/progress.jsonl", 64 << 10);
+  EXPECT_EQ(LastProgressLine(run).status().code(), absl::StatusCode::kNotFound) << "one that is being written";
+  fs::remove(run + "/progress.jsonl");
+  fs::create_symlink("/dev/zero", run + "/progress.jsonl");
+  const absl::Status closed = LastProgressLine(run).status();
+  EXPECT_EQ(closed.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(closed.message()), testing::StartsWith("progress.jsonl cannot be read: "));
 }
 
 }  // namespace

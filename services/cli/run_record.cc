@@ -76,13 +76,10 @@ std::string TextIn(const Json& object, const char* key) {
 }
 
 void ReadProgress(const std::string& folder, RunRecord* run) {
-  const std::string path = folder + "/progress.jsonl";
-  if (!storage::FileSystem::Posix().Exists(path)) return;  // it has not begun
   const absl::StatusOr<std::string> line = LastProgressLine(folder);
+  if (absl::IsNotFound(line.status())) return;  // it has not begun
   if (!line.ok()) {
-    struct stat info {};
-    const bool empty = lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0;
-    if (!empty) run->problems.push_back(absl::StrCat("progress.jsonl: no whole line in its last 64 KiB"));
+    run->problems.push_back(std::string(line.status().message()));
     return;
   }
   const Json last = Json::parse(*line, nullptr, false);

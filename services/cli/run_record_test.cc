@@ -101,11 +101,37 @@ TEST_F(RunRecordTest, WhatIsBrokenIsNamedAndTheOthersAreListed) {
   EXPECT_EQ(runs["no_yaml"].env_steps, 20) << "what can be read is told";
   EXPECT_THAT(runs["no_key"].problems, ElementsAre(HasSubstr("lrr")));
   EXPECT_THAT(runs["no_json"].problems, ElementsAre(HasSubstr("no JSON object"), HasSubstr("summary.json")));
-  EXPECT_EQ(runs["huge"].problems.size(), 3U);
-  EXPECT_THAT(runs["odd"].problems, ElementsAre(HasSubstr("config.yaml"), HasSubstr("progress.jsonl")));
+  EXPECT_THAT(runs["huge"].problems,
+              ElementsAre(HasSubstr("config.yaml"), "progress.jsonl has no whole line in its last 64 KiB",
+                          HasSubstr("summary.json")));
+  EXPECT_THAT(runs["odd"].problems,
+              ElementsAre(HasSubstr("config.yaml"), HasSubstr("progress.jsonl cannot be read: ")));
   EXPECT_THAT(listing->others, ElementsAre("not_a_run", "notes.txt"));
   EXPECT_EQ(listing->num_others, 2U);
   EXPECT_EQ(ListRuns(folder_.path() + "/nothing").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(RunRecordTest, ARunThatHasWrittenNoWholeLineYetHasNoProblem) {
+  EXPECT_THAT(ReadRun(Make("begins", kConfig, "{\"env_st", "")).problems, IsEmpty());
+  const std::string path = Make("empty", kConfig, "", "");
+  std::ofstream(path + "/progress.jsonl").flush();
+  EXPECT_THAT(ReadRun(path).problems, IsEmpty());
+}
+
+TEST_F(RunRecordTest, NoMoreEntriesThanTheFirstAreLookedAt) {
+  Make("run", kConfig, "", "");
+  for (size_t i = 1; i < RunListing::kMostEntries; ++i) std::ofstream(folder_.path() + "/" + std::to_string(i)).flush();
+  const auto whole = ListRuns(folder_.path());
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_FALSE(whole->is_cut);
+  EXPECT_EQ(whole->runs.size(), 1U);
+  EXPECT_EQ(whole->num_others, RunListing::kMostEntries - 1);
+  EXPECT_THAT(whole->others, ElementsAre("1", "10", "100", "1000", "10000"));
+  std::ofstream(folder_.path() + "/one more").flush();
+  const auto cut = ListRuns(folder_.path());
+  ASSERT_TRUE(cut.ok()) << cut.status();
+  EXPECT_TRUE(cut->is_cut);
+  EXPECT_EQ(cut->runs.size() + cut->num_others, RunListing::kMostEntries);
 }
 
 TEST_F(RunRecordTest, NoMoreThanTheNewestAreRead) {

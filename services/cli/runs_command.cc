@@ -27,6 +27,7 @@
 #include "services/cli/run_curves.h"
 #include "services/cli/run_path.h"
 #include "services/cli/run_record.h"
+#include "services/cli/run_selection.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -34,6 +35,8 @@ namespace troupe::services {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr size_t kMostShownBytes = 120;  // of a label or metric, in a picture
 
 struct RunsFlags {
   std::vector<std::string> runs;  // none: all of the directory
@@ -110,15 +113,28 @@ void SayProblems(const RunRecord& run) {
   }
 }
 
-absl::StatusOr<int> Ls(const RunsFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(RunListing listing, ListRuns(flags.directory));
-  SortRuns(flags.sort, &listing.runs);
-  if (flags.json) {
-    Json list = Json::array();
-    for (const RunRecord& run : listing.runs) list.push_back(RecordJson(run));
-    PrintJson(list);
-    return 0;
+void LeaveOut(const std::string& name, const std::string& why) {
+  std::fprintf(stderr, "troupe: left out: %s: %s\n", base::TerminalSafe(name).c_str(),
+               base::TerminalSafe(why, 400).c_str());
+}
+
+void SayNotListed(const RunListing& listing, const RunsFlags& flags) {
+  for (const LeftOut& each : NotListed(listing, flags.directory)) LeaveOut(each.name, each.why);
+}
+
+void SayOthers(const RunListing& listing) {
+  if (listing.num_others == 0) return;
+  std::string names;
+  for (const std::string& other : listing.others) {
+    absl::StrAppend(&names, names.empty() ? "" : ", ", base::TerminalSafe(other, 64));
   }
+  std::fprintf(stderr, "troupe: no runs (without a config.yaml): %s%s\n", names.c_str(),
+               listing.num_others > listing.others.size()
+                   ? absl::StrCat(" and ", listing.num_others - listing.others.size(), " more").c_str()
+                   : "");
+}
+
+void PrintLs(const RunListing& listing) {
   std::vector<std::vector<std::string>> rows = {
       {"run", "state", "environment", "algorithm", "seed", "env steps", "return", "best", "took", "written"}};
   for (const RunRecord& run : listing.runs) {
@@ -130,29 +146,26 @@ absl::StatusOr<int> Ls(const RunsFlags& flags) {
   PrintTable(rows);
   std::fflush(stdout);
   for (const RunRecord& run : listing.runs) SayProblems(run);
-  if (listing.left_out > 0 || listing.is_cut) {
-    std::fprintf(
-        stderr, "troupe: %zu older runs are left out%s\n", listing.left_out,
-        listing.is_cut
-            ? absl::StrCat(", and what comes after the folder's first ", RunListing::kMostEntries, " entries").c_str()
-            : "");
+}
+
+absl::StatusOr<int> Ls(const RunsFlags& flags) {
+  TROUPE_ASSIGN_OR_RETURN(RunListing listing, ListRuns(flags.directory));
+  SortRuns(flags.sort, &listing.runs);
+  if (flags.json) {
+    Json list = Json::array();
+    for (const RunRecord& run : listing.runs) list.push_back(RecordJson(run));
+    PrintJson(list);
+  } else {
+    PrintLs(listing);
   }
-  if (listing.num_others > 0) {
-    std::string names;
-    for (const std::string& other : listing.others) {
-      absl::StrAppend(&names, names.empty() ? "" : ", ", base::TerminalSafe(other, 64));
-    }
-    std::fprintf(stderr, "troupe: no runs (without a config.yaml): %s%s\n", names.c_str(),
-                 listing.num_others > listing.others.size()
-                     ? absl::StrCat(" and ", listing.num_others - listing.others.size(), " more").c_str()
-                     : "");
-  }
+  SayNotListed(listing, flags);
+  SayOthers(listing);
   return 0;
 }
 
 absl::StatusOr<int> Show(const RunsFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.runs[0], flags.directory));
-  const RunRecord run = ReadRun(folder);
+  RunRecord run = ReadRun(folder);
   const auto checkpoints = storage::ListCheckpoints(storage::FileSystem::Posix(), folder);
   Json saved = Json::array();
   std::vector<std::string> saved_words;
@@ -162,6 +175,8 @@ absl::StatusOr<int> Show(const RunsFlags& flags) {
       saved_words.push_back(absl::StrCat(WithThousands(entry.env_steps), entry.is_latest ? " (latest)" : "",
                                          entry.is_best ? " (best)" : ""));
     }
+  } else {
+    run.problems.push_back(absl::StrCat("checkpoints: ", checkpoints.status().message()));
   }
   if (flags.json) {
     Json json = RecordJson(run);
@@ -199,30 +214,21 @@ struct Series {
   std::vector<Curve> curves;
 };
 
-void LeaveOut(const std::string& name, const std::string& why) {
-  std::fprintf(stderr, "troupe: left out: %s: %s\n", base::TerminalSafe(name).c_str(),
-               base::TerminalSafe(why, 400).c_str());
-}
-
 absl::StatusOr<std::vector<RunRecord>> RecordsOf(const RunsFlags& flags) {
   std::vector<RunRecord> records;
   if (flags.runs.empty()) {
     TROUPE_ASSIGN_OR_RETURN(RunListing listing, ListRuns(flags.directory));
     records = std::move(listing.runs);
-    if (listing.left_out > 0) LeaveOut(flags.directory, absl::StrCat(listing.left_out, " older runs"));
+    SayNotListed(listing, flags);
   }
   for (const std::string& name : flags.runs) {
     TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(name, flags.directory));
     records.push_back(ReadRun(folder));
   }
-  const auto is_evaluation = [](const RunRecord& run) {
-    if (run.state == "evaluation") LeaveOut(run.name, "an evaluation, expected a run that trained");
-    return run.state == "evaluation";
-  };
-  records.erase(std::remove_if(records.begin(), records.end(), is_evaluation), records.end());
-  if (records.empty()) return absl::NotFoundError(absl::StrCat("\"", flags.directory, "\" holds no run that trained"));
-  SortRuns("name", &records);
-  return records;
+  RunSelection selection = SelectRuns(std::move(records));
+  for (const LeftOut& each : selection.left_out) LeaveOut(each.name, each.why);
+  if (!selection.runs.empty()) return std::move(selection.runs);
+  return absl::NotFoundError(absl::StrCat("\"", flags.directory, "\" holds no run that trained"));
 }
 
 /// What is compared. Runs that cannot be read are named on stderr and left out; an error where none is left.
@@ -230,19 +236,23 @@ absl::StatusOr<std::vector<Series>> ReadSeries(const RunsFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const std::vector<RunRecord> records, RecordsOf(flags));
   std::vector<Series> all;
   absl::Status first_error;
+  size_t points_left = kMostPoints;
   const std::vector<RunGroup> groups = GroupRuns(records);
   for (const RunGroup& group : groups) {
-    const std::vector<std::string> metrics =
-        flags.metrics.empty() ? UsualMetrics(records[group.runs[0]]) : flags.metrics;
+    for (const std::string& sentence : flags.each ? std::vector<std::string>() : SharedSeeds(group, records)) {
+      std::fprintf(stderr, "troupe: %s\n", base::TerminalSafe(sentence, 1000).c_str());
+    }
+    const std::vector<std::string> metrics = flags.metrics.empty() ? UsualMetrics(group, records) : flags.metrics;
     for (const std::string& metric : metrics) {
       Series series{.label = group.label, .metric = metric, .names = {}, .curves = {}};
       for (const size_t place : group.runs) {
-        absl::StatusOr<Curve> curve = ReadCurve(records[place].path, metric, flags.x);
+        absl::StatusOr<Curve> curve = ReadCurve(records[place].path, metric, flags.x, points_left);
         if (!curve.ok()) {
           LeaveOut(records[place].name, std::string(curve.status().message()));
           first_error.Update(curve.status());
           continue;
         }
+        points_left -= curve->x.size();
         series.names.push_back(records[place].name);
         series.curves.push_back(*std::move(curve));
       }
@@ -265,6 +275,7 @@ absl::StatusOr<int> Compare(const RunsFlags& flags) {
     }
   }
   Json list = Json::array();
+  bool all_have_it = true;
   std::vector<std::vector<std::string>> rows = {{"runs", "metric", "seeds", "mean", "95 % interval", "least", "most"}};
   for (const Series& series : all) {
     std::vector<double> values;
@@ -274,6 +285,7 @@ absl::StatusOr<int> Compare(const RunsFlags& flags) {
       if (!value) {
         LeaveOut(series.names[i], absl::StrFormat("no %s at %.0f env steps, there are %.0f to %.0f", series.metric, at,
                                                   series.curves[i].x.front(), series.curves[i].x.back()));
+        all_have_it = false;
         continue;
       }
       values.push_back(*value);
@@ -302,8 +314,8 @@ absl::StatusOr<int> Compare(const RunsFlags& flags) {
     PrintJson({{"env_steps", at}, {"groups", list}});
     return 0;
   }
-  std::printf("at %s env steps, which all runs that are compared have\n",
-              WithThousands(static_cast<int64_t>(at)).c_str());
+  std::printf("at %s env steps%s\n", WithThousands(static_cast<int64_t>(at)).c_str(),
+              all_have_it ? ", which all runs that are compared have" : "; runs without a value there are left out");
   PrintTable(rows);
   return 0;
 }
@@ -345,15 +357,17 @@ absl::StatusOr<int> Plot(const RunsFlags& flags) {
       LeaveOut(series.label, std::string(band.status().message()));
       continue;
     }
-    std::string label = series.label;
-    if (metrics.size() > 1) absl::StrAppend(&label, label.empty() ? "" : ", ", series.metric);
+    std::string label = base::TerminalSafe(series.label, kMostShownBytes);
+    if (metrics.size() > 1) {
+      absl::StrAppend(&label, label.empty() ? "" : ", ", base::TerminalSafe(series.metric, kMostShownBytes));
+    }
     if (series.names.size() > 1) absl::StrAppend(&label, " (", series.names.size(), " seeds)");
     list.push_back({{"label", label}, {"x", band->x}, {"mean", band->mean}, {"low", band->low}, {"high", band->high}});
   }
   if (list.empty()) return absl::FailedPreconditionError("nothing is left to draw");
-  const Json document = {
-      {"x", flags.x}, {"metric", metrics.size() == 1 ? *metrics.begin() : "return of a policy"}, {"series", list}};
-  const std::string text = document.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string metric = metrics.size() == 1 ? *metrics.begin() : "return of a policy";
+  const Json document = {{"x", flags.x}, {"metric", base::TerminalSafe(metric, kMostShownBytes)}, {"series", list}};
+  const std::string text = document.dump(-1, ' ', true, Json::error_handler_t::replace);
   PythonHalf half = {.module = "troupe.plot_command",
                      .does = "draw curves",
                      .needs = "",

@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "lib/base/await.h"
 #include "lib/base/log.h"
+#include "lib/base/shortened.h"
 #include "lib/base/status_macros.h"
 #include "lib/base/terminal_abilities.h"
 #include "lib/base/terminal_block.h"
@@ -32,6 +33,7 @@
 #include "services/cli/programs.h"
 #include "services/cli/run_command_line.h"
 #include "services/cli/run_path.h"
+#include "services/cli/watch_layout.h"
 #include "services/common/signals.h"
 #include <CLI/CLI.hpp>
 
@@ -39,8 +41,7 @@ namespace troupe::services {
 namespace {
 
 constexpr int kScale = 4;  // pixels that are drawn for one that is shown: edges are smooth
-constexpr int kMostColumns = 160, kMostRows = 80;
-constexpr size_t kMostAgentsTold = 6;
+constexpr int kMostColumns = 160;
 
 struct WatchFlags {
   std::string run;
@@ -91,9 +92,10 @@ class Show final : public rollout::EpisodeWatcher {
   absl::Status OnState(const rollout::WatchedState& state) override {
     const base::Deadline next = base::Deadline::After(interval_);
     const Screen screen = LookAtStdout();
+    const WatchLayout layout = LayOutWatch(screen.rows, spec_->possible_agents.size());
     std::vector<std::string> lines;
-    TROUPE_RETURN_IF_ERROR(Draw(state, screen, &lines));
-    AddCaptions(state, screen, &lines);
+    TROUPE_RETURN_IF_ERROR(Draw(state, screen, layout.picture_rows, &lines));
+    AddCaptions(state, screen, layout, &lines);
     std::string text =
         screen.is_terminal && standing_ > 0 ? base::UpOver(std::vector<std::string>(standing_), screen.columns) : "";
     for (const std::string& line : lines) absl::StrAppend(&text, line, screen.is_terminal ? "\x1b[K" : "", "\n");
@@ -107,10 +109,9 @@ class Show final : public rollout::EpisodeWatcher {
   }
 
  private:
-  absl::Status Draw(const rollout::WatchedState& state, const Screen& screen, std::vector<std::string>* lines) {
-    const int captions = 1 + static_cast<int>(std::min(spec_->possible_agents.size(), kMostAgentsTold + 1));
-    const int rows = std::clamp(screen.rows - captions - 1, 4, kMostRows);
-    const int columns = std::clamp(std::min(screen.columns - 1, 2 * rows), 8, kMostColumns);
+  static absl::Status Draw(const rollout::WatchedState& state, const Screen& screen, int rows,
+                           std::vector<std::string>* lines) {
+    const int columns = std::clamp(std::min(screen.columns - 1, 2 * rows), 1, kMostColumns);
     if (screen.shows_pixels()) {
       const int height = 2 * std::min(rows, columns / 2 + 1);
       render::RasterCanvas canvas(columns * kScale, height * kScale, height * kScale);
@@ -125,19 +126,26 @@ class Show final : public rollout::EpisodeWatcher {
     return absl::OkStatus();
   }
 
-  void AddCaptions(const rollout::WatchedState& state, const Screen& screen, std::vector<std::string>* lines) const {
+  void AddCaptions(const rollout::WatchedState& state, const Screen& screen, const WatchLayout& layout,
+                   std::vector<std::string>* lines) const {
+    constexpr int kEllipsis = 3;  // columns of what Shortened appends
+    const auto most = static_cast<size_t>(std::max(0, screen.columns - 1 - kEllipsis));
     const auto add = [&](const std::string& line) {
-      lines->push_back(base::TerminalSafe(line, static_cast<size_t>(std::max(8, screen.columns - 1))));
+      lines->push_back(base::Shortened(base::TerminalSafe(line), most));
     };
-    add(absl::StrCat(spec_->name, "  weights of ", env_steps_, " env steps  episode ", state.episode, "  step ",
-                     state.step, state.over ? "  the end" : ""));
-    const size_t agents = spec_->possible_agents.size();
-    for (size_t slot = 0; slot < std::min(agents, kMostAgentsTold); ++slot) {
+    if (layout.has_title) {
+      add(absl::StrCat(spec_->name, "  weights of ", env_steps_, " env steps  episode ", state.episode, "  step ",
+                       state.step, state.over ? "  the end" : ""));
+    }
+    for (size_t slot = 0; slot < layout.agents_told; ++slot) {
       const policy::PolicySlot policy = state.policies[slot];
       add(absl::StrFormat("%s%s  return %.2f", spec_->possible_agents[slot].id.value(),
                           policy == policy::kNoPolicy ? "" : "  " + names_.policies[policy], state.returns[slot]));
     }
-    if (agents > kMostAgentsTold) add(absl::StrCat("and ", agents - kMostAgentsTold, " more"));
+    const size_t rest = spec_->possible_agents.size() - layout.agents_told;
+    if (layout.tells_rest) {
+      add(absl::StrCat(layout.agents_told > 0 ? "and " : "", rest, layout.agents_told > 0 ? " more" : " agents"));
+    }
   }
 
   const absl::Duration interval_;

@@ -1,4 +1,4 @@
-"""`troupe evaluate` that plays a run otherwise than it was trained: other opponents, mapping and environment; episodes one by one."""
+"""`troupe evaluate` that plays a run otherwise than it was trained: other opponents, mapping and environment; episodes one by one. `troupe runs`."""
 
 import glob
 import json
@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import xml.etree.ElementTree
 
 import harness
 
@@ -189,7 +190,15 @@ class EvaluateTest(harness.TroupeTestCase):
         with open(self.path("curves.svg")) as file:
             self.assertIn("<svg", file.read())
         self.assertEqual(self.troupe(*plot, ok=False).returncode, 78, "it is there")
-        self.troupe(*plot, "--overwrite", "--each", "--x", "wall_clock_s", "--metric", "return_sum")
+        before = self.hash_of("curves.svg")
+        drawn = json.loads(self.troupe(*plot, "--overwrite", "--each", "--x", "wall_clock_s", "--metric", "return_sum", "--json").stdout)
+        self.assertEqual(drawn, {"path": "curves.svg", "series": ["run", "second"]})
+        self.assertNotEqual(self.hash_of("curves.svg"), before)
+        os.rename(self.path("runs", "run", "checkpoints"), self.path("elsewhere"))
+        self.write("runs/run/checkpoints", "")
+        (problem,) = json.loads(self.troupe("runs", "show", "run", "--json").stdout)["problems"]
+        self.assertRegex(problem, "^checkpoints: .*Not a directory")
+        self.assertIn(problem, self.troupe("runs", "show", "run").stderr)
 
     def test_a_long_episode_has_a_picture_every_second_step(self):
         said = self.troupe("evaluate", "run", "--episodes", "1", "--set", "env.args.max_cycles=1001", "--video", "long.gif", "--video-size", "64").stdout
@@ -270,6 +279,70 @@ class EvaluateTest(harness.TroupeTestCase):
         self.assertEqual(os.stat(self.path("runs", "weak_prey", "config.yaml")).st_mode & 0o777, 0o600)
         self.refused("--experiment", "weak_prey", saying=['"runs/weak_prey" is there', "choose another name"])
         self.refused("--experiment", "../weak", saying=["--experiment", "without"])
+
+
+class RunsTest(harness.TroupeTestCase):
+    """`troupe runs` of folders that nobody trained: their files are what the test has written."""
+
+    def make(self, name, config, *lines):
+        os.makedirs(self.path("runs", name))
+        self.write(os.path.join("runs", name, "config.yaml"), config)
+        self.write(os.path.join("runs", name, "progress.jsonl"), "".join(json.dumps(line) + "\n" for line in lines))
+
+    def make_seed(self, name, seed, *env_steps):
+        self.make(name, f"seed: {seed}\nenv: {{name: cartpole}}\n", *({"env_steps": at, "return_sum": seed} for at in env_steps))
+
+    def test_no_control_character_of_a_run_reaches_a_terminal_or_a_picture(self):
+        lines = [{"env_steps": at, "return_sum": at, "Custom/\x1b[2J": at} for at in (10, 20)]
+        self.make("a\x1b[2J", 'env: {name: "b\\x1b[2J"}\n', *lines)
+        self.make("c", "env: {name: cartpole}\n", *lines)
+        self.make("broken\x1b[2J", "[")
+        os.mkdir(self.path("runs", "other\x1b[2J"))
+        plot = ("plot", "--output", "a.svg", "--overwrite", "--python", sys.executable)
+        both = ("a\x1b[2J", "c")
+        for words, ok in ((("ls",), True), (("ls", "--json"), True), (("show", both[0]), True), (("show", both[0], "--json"), True), (("show", "broken\x1b[2J"), True),
+                          (("compare",), True), (("compare", "--json"), True), (("compare", "--at", "30"), False), (("compare", both[0], both[0]), True),
+                          (("compare", *both, "--metric", "Custom/\x1b[3J"), False), ((*plot,), True), ((*plot, "--json"), True), ((*plot, "--each"), True),
+                          ((*plot, *both, "--metric", "Custom/\x1b[2J"), True)):
+            done = self.troupe("runs", *words, ok=False)
+            self.assertEqual(done.returncode == 0, ok, (words, done.stderr))
+            self.assertEqual([each for each in done.stdout + done.stderr if each < " " and each != "\n"], [], (words, done))
+            self.assertRegex(done.stdout + done.stderr, r"\\x1b\[|\\u001b\[" if words[0] != "plot" else "wrote a.svg|\"a.svg\"", words)
+            if words[0] == "plot":
+                xml.etree.ElementTree.parse(self.path("a.svg"))
+                with open(self.path("a.svg")) as file:
+                    self.assertIn("\\x1b[2J", file.read(), words)
+
+    def test_a_run_counts_once_and_seeds_that_are_alike_are_said(self):
+        for name, seed in (("run_1", 1), ("run_2", 2), ("run_3", 2)):
+            self.make_seed(name, seed, 10, 20)
+        os.symlink("run_3", self.path("runs", "latest"))
+        for words in ((), ("latest", "run_1", "run_2", "run_3", "runs/run_3/")):
+            done = self.troupe("runs", "compare", "--json", *words)
+            (group,) = json.loads(done.stdout)["groups"]
+            self.assertEqual((group["runs"], group["values"]), (["run_1", "run_2", "run_3"], [1, 2, 2]))
+            self.assertIn('troupe: left out: latest: the folder of "run_3", which counts once\n', done.stderr)
+            self.assertEqual(done.stderr.count('left out: run_3: the folder of "run_3", which counts once'), len(words) and 1)
+            self.assertIn("troupe: run_2, run_3: runs of one seed, 2, expected a seed each", done.stderr)
+        self.assertEqual(self.troupe("runs", "compare", "run_1", "run_2").stderr, "")
+
+    def test_where_a_comparison_is_made_is_said(self):
+        self.make_seed("short", 1, 10, 20)
+        self.make_seed("long", 2, 10, 40)
+        for words, said in (((), "at 20 env steps, which all runs that are compared have"), (("--at", "15"), "at 15 env steps, which all runs that are compared have"),
+                            (("--at", "30"), "at 30 env steps; runs without a value there are left out")):
+            done = self.troupe("runs", "compare", *words)
+            self.assertEqual(done.stdout.splitlines()[0], said)
+        self.assertIn("left out: short: no return_sum at 30 env steps, there are 10 to 20", done.stderr)
+
+    def test_what_is_not_listed_is_said_by_all(self):
+        os.makedirs(self.path("runs"))
+        for number in range(20_001):
+            os.mknod(self.path("runs", str(number)))
+        for words in (("ls",), ("ls", "--json"), ("compare",), ("plot", "--output", "a.svg")):
+            done = self.troupe("runs", *words, ok=False)
+            self.assertIn("troupe: left out: runs: what comes after the folder's first 20000 entries\n", done.stderr, words)
+            self.assertEqual(done.returncode, 0 if words[0] == "ls" else 1, done.stderr)
 
 
 if __name__ == "__main__":
