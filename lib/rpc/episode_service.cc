@@ -134,8 +134,8 @@ constexpr size_t kRoom = size_t{4} << 10;
 EpisodeService::EpisodeService(outside::EpisodeBook* book, const PeerBook* peers)
     : book_(book),
       peers_(peers),
-      files_(&book->acting()),
-      most_bytes_(std::min(2 * MostReportBytes(book->spec()) + kRoom, kMaxMessageBytes)) {}
+      most_bytes_(std::min(2 * MostReportBytes(book->spec()) + kRoom, kMaxMessageBytes)),
+      files_(&book->acting()) {}
 
 grpc::ServerUnaryReactor* EpisodeService::StartEpisode(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
