@@ -203,6 +203,16 @@ TEST_F(EpisodeCallbacksTest, OthersHearOfEpisodesThatEndedAndOfNothingElse) {
                   TrackedTotal{"return b old", -150, 150}, TrackedTotal{"second", 151, 151}));
 }
 
+TEST_F(EpisodeCallbacksTest, AnEpisodeThatIsTooLongToTellTurnsThemOff) {
+  const HostOptions options = Watched({"Ends"});
+  EpisodeTeller teller(PythonFunctions::Create(options), options, tracks_);
+  const std::string agent(PythonFunctions::kMaxTextBytes, 'a');
+  teller.Tell({{3, {{agent, "main", 1}}}});
+  EXPECT_THAT(tracks_->why_off(), AllOf(HasSubstr("on_episode_end: the question has "),
+                                        HasSubstr(" bytes (an episode's agents and policies)"),
+                                        ::testing::EndsWith("expected at most 1048576")));
+}
+
 TEST_F(EpisodeCallbacksTest, OneThatFailsWhereAWorkerTellsIsOffAndToldOnce) {
   for (const auto& [name, says] :
        std::vector<std::pair<std::string, std::string>>{{"RaisesAtEnd", "ValueError: not today"},
