@@ -144,6 +144,9 @@ INSTANTIATE_TEST_SUITE_P(
                       CallbackFault{"SleepsAtEnd", "did not return within 1 s"},
                       CallbackFault{"LeavesAtEnd", "SystemExit: 4"},
                       CallbackFault{"NanAtEnd", "expected a finite number"},
+                      CallbackFault{"HugeAtEnd",
+                                    "x: got 1e+101, expected a finite number of at most 1e+100 either way"},
+                      CallbackFault{"SumAtEnd", "tracked x: the sum over 2 episodes is -1.2e+100, expected at most"},
                       CallbackFault{"ManyAtEnd", "this episode has 64 names already"},
                       CallbackFault{"DiesAtEnd", "on_episode_end: the process that it was called in ended"},
                       CallbackFault{"Unmade", "cannot be made: RuntimeError: no disk"},
@@ -200,6 +203,16 @@ TEST_F(EpisodeCallbacksTest, OthersHearOfEpisodesThatEndedAndOfNothingElse) {
                   TrackedTotal{"return b old", -150, 150}, TrackedTotal{"second", 151, 151}));
 }
 
+TEST_F(EpisodeCallbacksTest, AnEpisodeThatIsTooLongToTellTurnsThemOff) {
+  const HostOptions options = Watched({"Ends"});
+  EpisodeTeller teller(PythonFunctions::Create(options), options, tracks_);
+  const std::string agent(PythonFunctions::kMaxTextBytes, 'a');
+  teller.Tell({{3, {{agent, "main", 1}}}});
+  EXPECT_THAT(tracks_->why_off(), AllOf(HasSubstr("on_episode_end: the question has "),
+                                        HasSubstr(" bytes (an episode's agents and policies)"),
+                                        ::testing::EndsWith("expected at most 1048576")));
+}
+
 TEST_F(EpisodeCallbacksTest, OneThatFailsWhereAWorkerTellsIsOffAndToldOnce) {
   for (const auto& [name, says] :
        std::vector<std::pair<std::string, std::string>>{{"RaisesAtEnd", "ValueError: not today"},
@@ -231,6 +244,36 @@ TEST(EpisodeTracksTest, WhatIsNoAnswerTurnsThemOffAndChangesNothing) {
     EXPECT_EQ(tracks.why_off(), "callbacks of episodes said what is no answer") << answer;
     EXPECT_THAT(tracks.totals(), IsEmpty()) << answer;
   }
+}
+
+// More than that a learner refuses: it would take the worker for a broken one, and end it.
+TEST(EpisodeTracksTest, WhatIsMoreThanMayBeSaidTurnsThemOffAndIsNotAdded) {
+  for (const auto& [answer, says] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"tracked": [["b", 1e101, 1]]})", "tracked b: the sum over 1 episodes is 1e+101, expected at most"},
+           {R"({"tracked": [["b", -1.1e100, 1]]})", "the sum over 1 episodes is -1.1e+100, expected at most 1e+100 "},
+           {R"({"tracked": [["a", 6e99, 2]]})", "tracked a: the sum over 3 episodes is 1.2e+100, expected at most"}}) {
+    EpisodeTracks tracks;
+    tracks.Take(R"({"tracked": [["a", 6e99, 1]]})");
+    EXPECT_EQ(tracks.why_off(), "");
+    tracks.Take(answer);
+    EXPECT_THAT(tracks.why_off(), HasSubstr(says));
+    EXPECT_THAT(tracks.totals(), ElementsAre(TrackedTotal{"a", 6e99, 1}));
+  }
+}
+
+TEST(EpisodeTracksTest, EpisodesAreCountedUpToALimit) {
+  constexpr int64_t kMostAtOnce = 1 << 20, kEntries = 1 << 12;
+  std::string answer = R"({"tracked": [["a", 1, 1048576])";
+  for (int64_t i = 1; i < kEntries; ++i) answer += R"(,["a", 1, 1048576])";
+  answer += "]}";
+  EpisodeTracks tracks;
+  for (int64_t i = 0; i < base::kMaxTrackedEpisodes / (kMostAtOnce * kEntries); ++i) tracks.Take(answer);
+  EXPECT_EQ(tracks.why_off(), "");
+  ASSERT_THAT(tracks.totals(), SizeIs(1));
+  EXPECT_EQ(tracks.totals()[0].episodes, base::kMaxTrackedEpisodes);
+  tracks.Take(R"({"tracked": [["a", 1, 1]]})");
+  EXPECT_THAT(tracks.why_off(), HasSubstr("expected at most 1e+100 either way and 1099511627776 episodes"));
+  EXPECT_EQ(tracks.totals()[0].episodes, base::kMaxTrackedEpisodes);
 }
 
 TEST(EpisodeTracksTest, TheFirstReasonStays) {

@@ -1,7 +1,6 @@
 #include "lib/envhost/episode_teller.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,9 +15,8 @@ namespace {
 using nlohmann::json;
 
 json ToRequest(const HostOptions& options) {
-  json callbacks = json::array();
-  for (const std::string& callback : options.callbacks) callbacks.push_back(ModuleName(callback, options.folder));
-  return {{"callbacks", std::move(callbacks)}, {"step_timeout_s", absl::ToDoubleSeconds(options.step_timeout)}};
+  return {{"callbacks", ModuleNames(options.callbacks, options.folder)},
+          {"step_timeout_s", absl::ToDoubleSeconds(options.step_timeout)}};
 }
 
 std::string ToText(const EndedEpisode& episode) {
@@ -53,26 +51,15 @@ void EpisodeTeller::Tell(absl::Span<const EndedEpisode> episodes) {
 }
 
 absl::StatusOr<size_t> EpisodeTeller::TellSome(absl::Span<const std::string> episodes) {
-  size_t bytes = 2, count = 0;
+  size_t bytes = 2 + episodes[0].size(), count = 1;
   while (count < std::min(episodes.size(), kMaxEpisodes) &&
-         bytes + episodes[count].size() + 1 <= PythonFunctions::kMaxTextBytes) {
-    bytes += episodes[count++].size() + 1;
-  }
-  if (count == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("an episode's agents and policies take ", episodes[0].size(),
-                                                   " bytes, expected at most ", PythonFunctions::kMaxTextBytes));
+         bytes + 1 + episodes[count].size() <= PythonFunctions::kMaxTextBytes) {
+    bytes += 1 + episodes[count++].size();
   }
   const std::string text = absl::StrCat("[", absl::StrJoin(episodes.first(count), ","), "]");
   size_t called = 0;
-  TROUPE_RETURN_IF_ERROR(function_.Call(
-      *functions_,
-      [&text](PythonFunction::Block block) {
-        std::memcpy(block.payload, text.data(), text.size());
-        block.header.call_count = static_cast<uint32_t>(text.size());
-      },
-      [&](PythonFunction::Block block) {
-        const std::string answer(reinterpret_cast<const char*>(block.payload),
-                                 std::min<size_t>(block.header.call_count, PythonFunctions::kMaxTextBytes));
+  TROUPE_RETURN_IF_ERROR(function_.CallText(
+      *functions_, {.text = text, .has = "an episode's agents and policies"}, [&](std::string_view answer) {
         tracks_->Take(answer);
         const json message = json::parse(answer, nullptr, /*allow_exceptions=*/false);
         const bool said = message.is_object() && message.contains("called") && message["called"].is_number_unsigned();

@@ -1,6 +1,5 @@
 #include "lib/envhost/episode_tracks.h"
 
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,7 +20,7 @@ constexpr uint64_t kMaxEpisodesAtOnce = 1 << 20;
 bool IsTracked(const json& entry) {
   return entry.is_array() && entry.size() == 3 && entry[0].is_string() &&
          base::IsTrackedName(entry[0].get_ref<const std::string&>()) && entry[1].is_number() &&
-         std::isfinite(entry[1].get<double>()) && entry[2].is_number_unsigned() && entry[2] <= kMaxEpisodesAtOnce;
+         entry[2].is_number_unsigned() && entry[2] <= kMaxEpisodesAtOnce;
 }
 
 }  // namespace
@@ -39,13 +38,20 @@ absl::Status EpisodeTracks::Add(std::string_view answer) {
     for (const json& entry : *tracked) {
       if (!IsTracked(entry)) return NoAnswer();
       const std::string& name = entry[0].get_ref<const std::string&>();
-      if (sums_.size() >= base::kMaxTrackedNames && sums_.count(name) == 0) {
+      const auto found = sums_.find(name);
+      if (found == sums_.end() && sums_.size() >= base::kMaxTrackedNames) {
         return absl::ResourceExhaustedError(absl::StrCat("tracked more than ", base::kMaxTrackedNames, " names"));
       }
-      Sum& sum = sums_[name];
-      if (!std::isfinite(sum.sum + entry[1].get<double>())) return NoAnswer();
+      Sum sum = found == sums_.end() ? Sum{} : found->second;
       sum.sum += entry[1].get<double>();
       sum.episodes += entry[2].get<int64_t>();
+      // A learner would take the worker for a broken one.
+      if (!base::IsTrackedNumber(sum.sum) || sum.episodes > base::kMaxTrackedEpisodes) {
+        return absl::OutOfRangeError(absl::StrCat("tracked ", name, ": the sum over ", sum.episodes, " episodes is ",
+                                                  sum.sum, ", expected at most ", base::kMaxTrackedSum,
+                                                  " either way and ", base::kMaxTrackedEpisodes, " episodes"));
+      }
+      sums_[name] = sum;
     }
   }
   if (std::string words = TextOf(message, "off"); !words.empty()) TurnOff(std::move(words));

@@ -21,8 +21,8 @@ class EpisodeTracks {
   static constexpr size_t kMaxWordsBytes = 1024;  ///< of why they are off
 
   /// What Python answers at the end of an episode, or of several: {"tracked": [[NAME, sum of means, episodes], …],
-  /// "off": TEXT or ""}. What is no such answer, or has more than kMaxTrackedNames different names by now, turns them
-  /// off.
+  /// "off": TEXT or ""}. What is no such answer turns them off, and so do more than base::kMaxTrackedNames different
+  /// names by now and a name's sum or count beyond base::kMaxTrackedSum or kMaxTrackedEpisodes, which is not added.
   void Take(std::string_view answer);
   /// Later words than the first are dropped.
   void TurnOff(std::string words);

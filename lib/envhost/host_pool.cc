@@ -17,8 +17,6 @@ namespace troupe::envhost {
 absl::StatusOr<std::shared_ptr<HostPool>> HostPool::Create(HostOptions options, const std::string& name,
                                                            const env::EnvArgs& args,
                                                            std::shared_ptr<EpisodeTracks> tracks) {
-  nlohmann::json callbacks = nlohmann::json::array();
-  for (const std::string& callback : options.callbacks) callbacks.push_back(ModuleName(callback, options.folder));
   TROUPE_ASSIGN_OR_RETURN(const std::string args_json, env::ArgsJson(args.values()));
   const std::string function = options.observation_fn;
   nlohmann::json start = {{"name", ModuleName(name, options.folder)},
@@ -26,7 +24,7 @@ absl::StatusOr<std::shared_ptr<HostPool>> HostPool::Create(HostOptions options, 
                           {"global_state", options.global_state},
                           {"draws", options.draws},
                           {"observation_function", function.empty() ? "" : ModuleName(function, options.folder)},
-                          {"callbacks", std::move(callbacks)},
+                          {"callbacks", ModuleNames(options.callbacks, options.folder)},
                           {"step_timeout_s", absl::ToDoubleSeconds(options.step_timeout)}};
   TROUPE_ASSIGN_OR_RETURN(ProcessOrder order, ProcessOrder::Make(options, std::move(start)));
   if (options.processes == 0) options.processes = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/envhost/python_functions.h"
 
@@ -11,6 +12,7 @@ namespace troupe::envhost {
 
 PythonFunction::PythonFunction(const nlohmann::json& what, size_t payload_bytes)
     : what_(what.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)),
+      payload_bytes_(payload_bytes),
       block_bytes_((sizeof(BlockHeader) + std::max(payload_bytes, what_.size()) + kBlockAlignment - 1) /
                    kBlockAlignment * kBlockAlignment) {}
 
@@ -67,6 +69,25 @@ absl::Status PythonFunction::Call(PythonFunctions& functions, absl::FunctionRef<
   const absl::Status status = read(block());
   if (!status.ok()) functions.CountError(/*raised=*/false, /*bad_output=*/true);
   return status;
+}
+
+absl::Status PythonFunction::CallText(PythonFunctions& functions, const Question& question,
+                                      absl::FunctionRef<absl::Status(std::string_view answer)> read) {
+  if (question.text.size() > payload_bytes_) {
+    return absl::InvalidArgumentError(absl::StrCat("the question has ", question.text.size(), " bytes (",
+                                                   std::string(question.has), "), expected at most ", payload_bytes_));
+  }
+  return Call(
+      functions,
+      [&question](Block block) {
+        std::memcpy(block.payload, question.text.data(), question.text.size());
+        block.header.call_count = static_cast<uint32_t>(question.text.size());
+        block.header.call_seed = question.seed;
+      },
+      [this, read](Block block) {
+        const size_t bytes = std::min<size_t>(block.header.call_count, payload_bytes_);
+        return read(std::string_view(reinterpret_cast<const char*>(block.payload), bytes));
+      });
 }
 
 }  // namespace troupe::envhost

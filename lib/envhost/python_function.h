@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
@@ -27,6 +29,13 @@ class PythonFunction {
     std::byte* payload;
   };
 
+  /// A request that is a text.
+  struct Question {
+    std::string_view text;
+    std::string_view has;  ///< of what it may be long, for the error
+    uint64_t seed = 0;
+  };
+
   /// `what` tells the process what to make; as text it fits the payload.
   PythonFunction(const nlohmann::json& what, size_t payload_bytes);
 
@@ -36,6 +45,10 @@ class PythonFunction {
   /// what `read` says.
   absl::Status Call(PythonFunctions& functions, absl::FunctionRef<void(Block)> fill,
                     absl::FunctionRef<absl::Status(Block)> read);
+  /// The same with text in and text out; `read` borrows the answer. INVALID_ARGUMENT: the question does not fit the
+  /// payload, and the process is not asked.
+  absl::Status CallText(PythonFunctions& functions, const Question& question,
+                        absl::FunctionRef<absl::Status(std::string_view answer)> read);
 
  private:
   /// A place in the process that lives, with the function made.
@@ -47,6 +60,7 @@ class PythonFunction {
   }
 
   const std::string what_;
+  const size_t payload_bytes_;
   const size_t block_bytes_;
   base::Mutex mutex_;
   std::shared_ptr<HostProcess> process_ ABSL_GUARDED_BY(mutex_);

@@ -1,7 +1,5 @@
 #include "lib/envhost/python_functions.h"
 
-#include <algorithm>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -128,26 +126,16 @@ absl::Status PythonFunctions::Prepare(std::string_view function) { return Mappin
 
 absl::StatusOr<policy::PolicyId> PythonFunctions::Ask(const policy::HostedQuestion& question) {
   const std::string text = ToText(question);
-  if (text.size() > kMaxTextBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("the question has ", text.size(),
-                                                   " bytes (agents, policies, arguments of the environment), expected "
-                                                   "at most ",
-                                                   kMaxTextBytes));
-  }
   std::string answer;
-  TROUPE_RETURN_IF_ERROR(MappingFunction(question.function)
-                             ->Call(
-                                 *this,
-                                 [&](PythonFunction::Block block) {
-                                   std::memcpy(block.payload, text.data(), text.size());
-                                   block.header.call_count = static_cast<uint32_t>(text.size());
-                                   block.header.call_seed = question.episode.seed;
-                                 },
-                                 [&answer](PythonFunction::Block block) {
-                                   const size_t bytes = std::min<size_t>(block.header.call_count, kMaxTextBytes);
-                                   answer.assign(reinterpret_cast<const char*>(block.payload), bytes);
-                                   return absl::OkStatus();
-                                 }));
+  TROUPE_RETURN_IF_ERROR(
+      MappingFunction(question.function)
+          ->CallText(
+              *this,
+              {.text = text, .has = "agents, policies, arguments of the environment", .seed = question.episode.seed},
+              [&answer](std::string_view said) {
+                answer = said;
+                return absl::OkStatus();
+              }));
   return policy::PolicyId(std::move(answer));
 }
 

@@ -35,7 +35,7 @@ class PythonFunctions final : public policy::MappingHost,
                               public inference::ActorHost,
                               public std::enable_shared_from_this<PythonFunctions> {
  public:
-  /// Bytes of a mapping function's question, and of its answer, at most.
+  /// Bytes of a question that is a text, and of its answer, at most.
   static constexpr size_t kMaxTextBytes = size_t{1} << 20;
   /// Rows of one call of a policy at most: as many as fit kMaxBatchBytes, at least 1 and at most kMaxRows. Larger
   /// batches become several calls.

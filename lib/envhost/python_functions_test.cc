@@ -162,7 +162,8 @@ TEST_F(MappingTest, AQuestionHasALimit) {
   args_ = {{"text", std::string(PythonFunctions::kMaxTextBytes, 'x')}};
   const absl::Status status = Ask(*functions, "tell").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Text(status), EndsWith("expected at most 1048576"));
+  EXPECT_THAT(Text(status), AllOf(HasSubstr(" bytes (agents, policies, arguments of the environment)"),
+                                  EndsWith("expected at most 1048576")));
 }
 
 /// A policy of class python:… and rows for it.

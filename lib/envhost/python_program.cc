@@ -76,6 +76,12 @@ std::string ModuleName(std::string_view name, const std::string& folder) {
   return fs::is_regular_file(path, error) ? path + told.substr(module.size()) : told;
 }
 
+std::vector<std::string> ModuleNames(const std::vector<std::string>& names, const std::string& folder) {
+  std::vector<std::string> told;
+  for (const std::string& name : names) told.push_back(ModuleName(name, folder));
+  return told;
+}
+
 absl::StatusOr<std::string> FindPackage() {
   if (const char* told = std::getenv(kVariable); told != nullptr && *told != '\0') {
     if (HoldsPackage(told)) return std::string(told);

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -15,6 +16,9 @@ absl::StatusOr<std::string> FindInterpreter(const std::string& interpreter);
 /// What Python is told for a name of the configuration: without "python:", and where it names a file, "FILE.py" or
 /// "FILE.py:NAME", that lies in `folder`, with the file's whole path.
 std::string ModuleName(std::string_view name, const std::string& folder);
+
+/// Of each of them, in their order.
+std::vector<std::string> ModuleNames(const std::vector<std::string>& names, const std::string& folder);
 
 /// The folder that holds the Python package `troupe`, for PYTHONPATH: $TROUPE_PYTHON; else python/ beside a build in
 /// its source tree; else share/troupe/python beside an installed bin/. Empty: none of them, or this program is a

@@ -75,6 +75,11 @@ Learner::Learner(LearnerConfig config, const LearnerDeps& deps, PolicyViewPtr vi
 
 Learner::~Learner() = default;
 
+bool Learner::ends() const {
+  base::MutexLock lock(&run_.mutex);
+  return !run_.GoesOnLocked();
+}
+
 TrackedBook::News Learner::TakeTracked() {
   base::MutexLock lock(&run_.mutex);
   return run_.tracked.Take();

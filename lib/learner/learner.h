@@ -104,7 +104,9 @@ class Learner {
   /// No further grants; workers are asked to hand in and leave. Idempotent.
   void RequestDrain(const std::string& reason) { desk_.RequestDrain(reason); }
   LearnerStatus Status() const { return run_.Status(); }
-  /// What callbacks of episodes have tracked at workers since the last time.
+  /// Whether the run was asked to end, or is at its end.
+  bool ends() const;
+  /// What callbacks of episodes have tracked at workers since the last time. Who leaves as the run ends is still here.
   TrackedBook::News TakeTracked();
 
  private:

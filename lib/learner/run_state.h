@@ -82,6 +82,10 @@ class RunState {
   void FailLocked(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   /// Ends the run if it has not ended otherwise.
   void StopLocked(std::string why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  /// Not asked to end, nor at its end: workers may come.
+  bool GoesOnLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    return phase == Phase::kMade || phase == Phase::kStarted;
+  }
   bool HasBatchLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return ingest->NumReady(kFeed) > 0; }
   absl::Duration WallClockLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   PolicyViewPtr View() const;

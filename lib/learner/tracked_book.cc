@@ -12,7 +12,7 @@ bool TrackedBook::Report(const sample::EnvReport& report, bool before, Said* sai
     auto found = sums_.find(total.name);
     if (found == sums_.end()) {
       if (sums_.size() >= base::kMaxTrackedNames) {
-        ++left_out_;
+        leaves_out_ = true;
         continue;
       }
       found = sums_.emplace(total.name, Sum{sums_.size()}).first;
@@ -30,11 +30,17 @@ bool TrackedBook::Report(const sample::EnvReport& report, bool before, Said* sai
   }
   if (report.callbacks_off.empty() || std::exchange(said->off, true)) return false;
   ++workers_off_;
+  if (std::exchange(said->was_off, true)) return false;
+  ++turned_off_;
   return true;
 }
 
+void TrackedBook::Leave(Said* said) {
+  if (std::exchange(said->off, false)) --workers_off_;
+}
+
 TrackedBook::News TrackedBook::Take() {
-  News news{{}, workers_off_, left_out_};
+  News news{{}, workers_off_, turned_off_, leaves_out_};
   for (auto& [name, sum] : sums_) {
     if (sum.episodes > 0) news.tracked.push_back({name, sum.sum, sum.episodes});
     sum.sum = 0;

@@ -1,6 +1,7 @@
 #include "lib/learner/tracked_book.h"
 
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lib/learner/testing/test_run.h"
@@ -52,14 +53,18 @@ TEST(TrackedBookTest, NamesAreBoundedOverAllWorkersAndSumsStayFinite) {
   std::vector<TrackedTotal> many;
   for (size_t i = 0; i < base::kMaxTrackedNames; ++i) many.push_back({absl::StrCat("name ", i), 1, 1});
   book.Report(Report(many), false, &first);
-  book.Report(Report({{"another", 1, 1}, {"name 3", 1, 1}}), false, &second);
-  const TrackedBook::News news = book.Take();
+  TrackedBook::News news = book.Take();
   EXPECT_THAT(news.tracked, SizeIs(base::kMaxTrackedNames));
-  EXPECT_EQ(news.left_out, 1);
+  EXPECT_FALSE(news.leaves_out);
+  book.Report(Report({{"another", 1, 1}, {"name 3", 1, 1}}), false, &second);
+  news = book.Take();
+  EXPECT_THAT(news.tracked, ElementsAre(TrackedTotal{"name 3", 1, 1}));
+  EXPECT_TRUE(news.leaves_out);
   constexpr double kMost = std::numeric_limits<double>::max();
   book.Report(Report({{"name 3", kMost, 2}}), false, &first);
   book.Report(Report({{"name 3", kMost, 2}}), false, &second);
   EXPECT_THAT(book.Take().tracked, ElementsAre(TrackedTotal{"name 3", kMost - 1, 1}));
+  EXPECT_TRUE(book.Take().leaves_out) << "a name that was left out stays so";
 }
 
 TEST(TrackedBookTest, AWorkersCallbacksAreOffOnce) {
@@ -71,6 +76,60 @@ TEST(TrackedBookTest, AWorkersCallbacksAreOffOnce) {
   EXPECT_TRUE(book.Report(Report({}, "too"), false, &second));
   EXPECT_EQ(book.Take().workers_off, 2);
   EXPECT_EQ(book.Take().workers_off, 2);
+}
+
+TEST(TrackedBookTest, WhoHasLeftIsNotOffAndStaysCounted) {
+  TrackedBook book;
+  TrackedBook::Said first, second;
+  EXPECT_TRUE(book.Report(Report({}, "it died"), false, &first));
+  EXPECT_TRUE(book.Report(Report({}, "it died"), false, &second));
+  book.Leave(&first);
+  book.Leave(&first);
+  TrackedBook::News news = book.Take();
+  EXPECT_EQ(news.workers_off, 1);
+  EXPECT_EQ(news.turned_off, 2);
+  EXPECT_FALSE(book.Report(Report({}), false, &first));
+  EXPECT_EQ(book.Take().workers_off, 1);
+  EXPECT_FALSE(book.Report(Report({}, "it died"), false, &first)) << "it was told of before";
+  news = book.Take();
+  EXPECT_EQ(news.workers_off, 2);
+  EXPECT_EQ(news.turned_off, 2);
+}
+
+using Counts = std::pair<int64_t, int64_t>;
+
+/// How many workers are off, and have been.
+Counts Off(TestRun& run) {
+  const TrackedBook::News news = run.learner_->TakeTracked();
+  return {news.workers_off, news.turned_off};
+}
+
+TEST(TrackedBookTest, AWorkerIsOffAsLongAsItIsHere) {
+  TestRun run([](LearnerConfig& config) { config.episode_callbacks = true; });
+  ASSERT_TRUE(run.learner_->Start().ok());
+  auto worker = run.Join();
+  const WorkerHello again = {.worker_id = worker->ticket.worker_id};
+  const auto fails = [&] { EXPECT_TRUE(run.learner_->Heartbeat(worker->ticket, Report({}, "it died")).ok()); };
+  fails();
+  EXPECT_EQ(Off(run), Counts(1, 1));
+  run.learner_->Leave(worker->ticket);
+  EXPECT_EQ(Off(run), Counts(0, 1));
+  worker = run.Join(again);
+  EXPECT_EQ(Off(run), Counts(0, 1));
+  fails();
+  EXPECT_EQ(Off(run), Counts(1, 1));
+  worker = run.Join(again);  // its old stream has not been missed yet
+  EXPECT_EQ(Off(run), Counts(0, 1));
+  fails();
+  EXPECT_EQ(Off(run), Counts(1, 1));
+  run.clock_.Advance(run.config_.options.worker_timeout * 2);
+  run.learner_->Tick();
+  EXPECT_EQ(Off(run), Counts(0, 1)) << "it gave no sign of life";
+  worker = run.Join(again);
+  fails();
+  run.learner_->RequestDrain("done");
+  run.learner_->Leave(worker->ticket);
+  EXPECT_EQ(Off(run), Counts(1, 1)) << "who leaves as the run ends was in it to its end";
 }
 
 // Whoever reaches the port may say so.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,11 +21,12 @@ struct BatchFacts {
   int64_t updates = 0;    ///< before this one
   int64_t env_steps = 0;  ///< of the batch
   std::vector<Policy> policies = {};
+  std::set<policy::PolicyId> active = {};  ///< policies of the run, also those that are not in the batch
   std::vector<std::pair<std::string, double>> infos = {};  ///< by info column, means of the episodes that ended in it
 };
 
 /// Says who trains on a batch: a `policies_to_train` that is asked for each. Called on the update thread between a
-/// batch and its update, and answers within a moment.
+/// batch and its update, and answers within a moment but for policies that it has never been asked for.
 class TrainChooser {
  public:
   virtual ~TrainChooser() = default;

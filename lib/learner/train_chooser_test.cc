@@ -40,6 +40,7 @@ TEST(TrainChooserTest, IsAskedForEachBatchAndWhoDoesNotTrainIsCountedAllTheSame)
     EXPECT_EQ(batch.policies[0].id, policy::PolicyId("shared"));
     EXPECT_EQ(batch.policies[0].rows, 80);
     EXPECT_THAT(batch.policies[0].agents, ElementsAre(Pair("agent_0", 40), Pair("agent_1", 40)));
+    EXPECT_THAT(batch.active, ElementsAre(policy::PolicyId("shared")));
   }
   const learner::LearnerStatus status = run.learner_->Status();
   EXPECT_EQ(status.progress.env_steps, 120);
@@ -55,6 +56,7 @@ TEST(TrainChooserTest, NobodyIsAskedOfWhoDoesNotTrainAnyway) {
   ASSERT_EQ(run.Step().kind, StepOutcome::Kind::kUpdated);
   ASSERT_EQ(chooser.heard.size(), 1u);
   EXPECT_TRUE(chooser.heard[0].policies.empty());
+  EXPECT_THAT(chooser.heard[0].active, ElementsAre(policy::PolicyId("shared")));
   EXPECT_THAT(run.trainer_->last_train(), ElementsAre(false));
 }
 

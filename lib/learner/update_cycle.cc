@@ -239,6 +239,9 @@ void UpdateCycle::ChoosePolicies(const Batch& batch, int64_t updates) {
     }
     if (const std::optional<double> mean = spread.mean()) facts.infos.emplace_back(config_.info_columns[column], *mean);
   }
+  for (policy::PolicyId& id : policies_.table()->ActiveIds()) {
+    if (!id.value().empty()) facts.active.insert(std::move(id));
+  }
   const std::vector<bool> trains = deps_.chooser->Choose(facts);
   for (size_t i = 0; i < slots.size(); ++i) {
     if (!trains[i]) assembler_.LeaveAsItIs(slots[i]);

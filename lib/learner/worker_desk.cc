@@ -32,7 +32,7 @@ absl::StatusOr<WorkerTicket> WorkerDesk::Join(const WorkerHello& hello, std::sha
   Outbox outbox;
   {
     base::MutexLock lock(&run_.mutex);
-    if (run_.phase != RunState::Phase::kMade && run_.phase != RunState::Phase::kStarted) {
+    if (!run_.GoesOnLocked()) {
       return absl::CancelledError(absl::StrCat("the run takes no workers any more: ", run_.reason));
     }
     const absl::Duration now = run_.clock.SteadyNow();
@@ -40,8 +40,10 @@ absl::StatusOr<WorkerTicket> WorkerDesk::Join(const WorkerHello& hello, std::sha
     joined = run_.registry.Join(hello, std::move(port), now);
     if (joined.was_connected) run_.plan->RemoveWorker(joined.ticket.worker_id);
     if (joined.gap > 0) run_.accounting.BookGap(joined.gap, joined.restarted);
+    WorkerRegistry::Worker& worker = **run_.registry.Find(joined.ticket);
     // Its lanes are fresh: of episodes that it had before no rows are accepted.
-    (*run_.registry.Find(joined.ticket))->oldest_revision = run_.view->table->revision();
+    worker.oldest_revision = run_.view->table->revision();
+    run_.tracked.Leave(&worker.tracked);  // one that comes back before it was missed
     run_.plan->AddWorker(joined.ticket.worker_id, now);
     if (run_.env_health.Join(joined.ticket.worker_id.value(), hello.name, hello.own)) {
       run_.plan->ExcludeWorker(joined.ticket.worker_id);
@@ -59,12 +61,18 @@ void WorkerDesk::Leave(const WorkerTicket& ticket) {
     base::MutexLock lock(&run_.mutex);
     absl::StatusOr<WorkerRegistry::Worker*> worker = run_.registry.Find(ticket);
     if (!worker.ok()) return;
-    run_.plan->RemoveWorker(ticket.worker_id);
-    run_.env_health.Leave(ticket.worker_id.value());
-    port = run_.registry.Leave(**worker);
+    port = LeaveLocked(**worker);
     outbox = run_.ScheduleLocked();
   }
   outbox.Send();
+}
+
+std::shared_ptr<WorkerPort> WorkerDesk::LeaveLocked(WorkerRegistry::Worker& worker) {
+  run_.plan->RemoveWorker(worker.id);
+  run_.env_health.Leave(worker.id.value());
+  // Who leaves as the run ends was in it to its end.
+  if (run_.GoesOnLocked()) run_.tracked.Leave(&worker.tracked);
+  return run_.registry.Leave(worker);
 }
 
 CheckedFragment WorkerDesk::CheckBy(const PolicyView& view, const sample::MultiAgentBatchPtr& batch) const {
@@ -196,9 +204,7 @@ void WorkerDesk::Tick() {
     const absl::Duration now = run_.clock.SteadyNow();
     for (WorkerRegistry::Worker* worker : run_.registry.SilentSince(now - run_.config.options.worker_timeout)) {
       silent.push_back(worker->id);
-      run_.plan->RemoveWorker(worker->id);
-      run_.env_health.Leave(worker->id.value());
-      ports.push_back(run_.registry.Leave(*worker));
+      ports.push_back(LeaveLocked(*worker));
     }
     outbox = run_.ScheduleLocked();
   }
@@ -215,7 +221,7 @@ void WorkerDesk::RequestDrain(const std::string& reason) {
   {
     base::MutexLock lock(&run_.mutex);
     run_.plan->Close();
-    if (run_.phase == RunState::Phase::kMade || run_.phase == RunState::Phase::kStarted) {
+    if (run_.GoesOnLocked()) {
       run_.phase = RunState::Phase::kDraining;
       run_.reason = reason;
     }

@@ -38,6 +38,8 @@ class WorkerDesk {
   void RequestDrain(const std::string& reason);
 
  private:
+  /// Ends the worker's registration; its port is let go of after the lock. `worker` may be forgotten by it.
+  std::shared_ptr<WorkerPort> LeaveLocked(WorkerRegistry::Worker& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(run_.mutex);
   /// Validates, by the policies of `view`.
   CheckedFragment CheckBy(const PolicyView& view, const sample::MultiAgentBatchPtr& batch) const;
   /// Takes a report in; what there is to say of it, after the lock.

@@ -1,7 +1,5 @@
 #include "lib/rpc/convert.h"
 
-#include <cmath>
-
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
@@ -133,23 +131,19 @@ void FillHeartbeat(const sample::EnvReport& report, v1::Heartbeat* heartbeat) {
 
 namespace {
 
-/// Of one worker and name, so that sums over workers and time stay numbers.
-constexpr double kMaxTrackedSum = 1e100;
-constexpr int64_t kMaxTrackedEpisodes = int64_t{1} << 40;
-
 absl::Status TakeTracked(const v1::Heartbeat& heartbeat, sample::EnvReport* report) {
   if (heartbeat.tracked_size() > static_cast<int>(base::kMaxTrackedNames)) {
     return absl::InvalidArgumentError(absl::StrCat("a Heartbeat has ", heartbeat.tracked_size(),
                                                    " tracked names, expected at most ", base::kMaxTrackedNames));
   }
   for (const v1::TrackedTotal& total : heartbeat.tracked()) {
-    if (!base::IsTrackedName(total.name()) || !(std::abs(total.sum()) <= kMaxTrackedSum) || total.episodes() < 0 ||
-        total.episodes() > kMaxTrackedEpisodes) {
+    if (!base::IsTrackedName(total.name()) || !base::IsTrackedNumber(total.sum()) || total.episodes() < 0 ||
+        total.episodes() > base::kMaxTrackedEpisodes) {
       return absl::InvalidArgumentError(
           absl::StrCat("a Heartbeat has tracked \"", base::LogSafe(total.name(), base::kMaxTrackedNameBytes),
                        "\": ", total.sum(), " over ", total.episodes(), " episodes, expected a name of 1 to ",
-                       base::kMaxTrackedNameBytes, " printable characters, a sum of at most ", kMaxTrackedSum,
-                       " either way, and 0 to ", kMaxTrackedEpisodes, " episodes"));
+                       base::kMaxTrackedNameBytes, " printable characters, a sum of at most ", base::kMaxTrackedSum,
+                       " either way, and 0 to ", base::kMaxTrackedEpisodes, " episodes"));
     }
     report->tracked.push_back({total.name(), total.sum(), total.episodes()});
   }

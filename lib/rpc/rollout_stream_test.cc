@@ -366,6 +366,10 @@ TEST_F(RolloutStreamTest, HeartbeatsBringIncidentsWithinLimits) {
   incident->set_kind(std::string(1000, 'k'));
   incident->set_text(std::string(100'000, 't'));
   heartbeat->add_env_incidents()->set_what(static_cast<v1::EnvIncidentKind>(77));
+  v1::TrackedTotal* const tracked = heartbeat->add_tracked();
+  tracked->set_name(std::string(base::kMaxTrackedNameBytes, 'x'));
+  tracked->set_sum(-base::kMaxTrackedSum);
+  tracked->set_episodes(base::kMaxTrackedEpisodes);
   peer.Send(message);
   EXPECT_TRUE(endpoint_.Await([](const auto& workers, const auto&) { return workers.at(1).heartbeats == 1; }));
   const FakeEndpoint::Worker worker = endpoint_.worker(1);

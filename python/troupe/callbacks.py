@@ -14,7 +14,6 @@ Those of episodes are called beside the environments (EpisodeContext), by other 
 
 from __future__ import annotations
 
-import math
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
 MAX_TRACKED = 256  # different names of a run
 MAX_TRACKED_NAME = 128  # characters
+MAX_TRACKED_NUMBER = 1e100  # either way; of sums over episodes, too (lib/base/tracked_total.h)
 
 MAX_TRACKED_OF_EPISODE = 64  # different names
 
@@ -73,7 +73,7 @@ class Context:
 
     def track(self, name: str, value: float) -> None:
         """`Custom/NAME` in progress.jsonl and TensorBoard: the mean of what was tracked since the line before. ValueError for a number that is not
-        finite, a name of more than 128 printable characters, and more than 256 names in a run."""
+        finite or beyond 1e100 either way, a name of more than 128 printable characters, and more than 256 names in a run."""
         number = _check_tracked(name, value)
         if name not in self._learner.tracked and len(self._learner.tracked) >= MAX_TRACKED:
             raise ValueError(f"track {name}: this run has {MAX_TRACKED} names already, expected at most so many")
@@ -187,7 +187,8 @@ class EpisodeContext:
 
     def track(self, name: str, value: float) -> None:
         """`Custom/NAME` in progress.jsonl and TensorBoard: the mean over episodes of the mean that each tracked. ValueError for a number that is not
-        finite, a name of more than 128 printable characters, and more than 64 names in an episode; a worker tracks at most 256."""
+        finite or beyond 1e100 either way, a name of more than 128 printable characters, and more than 64 names in an episode. A worker tracks at most
+        256 names, and under each at most 1e100 in sum over its episodes."""
         number = _check_tracked(name, value)
         if name not in self._tracked and len(self._tracked) >= MAX_TRACKED_OF_EPISODE:
             raise ValueError(f"track {name}: this episode has {MAX_TRACKED_OF_EPISODE} names already, expected at most so many")
@@ -243,8 +244,8 @@ def overrides(callback: Callback, hook: str) -> bool:
 
 def _check_tracked(name: str, value: float) -> float:
     number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"track {name}: got {value}, expected a finite number")
+    if not abs(number) <= MAX_TRACKED_NUMBER:  # nor is NaN
+        raise ValueError(f"track {name}: got {value}, expected a finite number of at most {MAX_TRACKED_NUMBER:g} either way")
     if not isinstance(name, str) or not 0 < len(name.encode()) <= MAX_TRACKED_NAME or not name.isascii() or not name.isprintable():
         raise ValueError(f"track: got the name {name!r:.100}, expected 1 to {MAX_TRACKED_NAME} printable characters of ASCII")
     return number

@@ -6,7 +6,6 @@ The first call that raises, or does not return in time, is the last one of its p
 from __future__ import annotations
 
 import json
-import math
 import signal
 import time
 import traceback
@@ -111,9 +110,8 @@ class EpisodeCallbacks:
                     break
                 self._tracked[name] = None
                 entry = sums.setdefault(name, [0.0, 0])
-                if math.isfinite(entry[0] + mean):
-                    entry[0] += mean
-                    entry[1] += 1
+                entry[0] += mean
+                entry[1] += 1
         tracked = [[name, total, count] for name, (total, count) in sums.items()]
         return json.dumps({"tracked": tracked, "off": self.off[:1000]}).encode()
 

@@ -311,8 +311,8 @@ absl::Status Process::StartCallbacks() {
 
 absl::Status Process::StartTrainFunction() {
   if (run().train_function.empty() || !setup_.nothing_left.empty()) return absl::OkStatus();
-  absl::StatusOr<std::unique_ptr<run::TrainFunction>> started =
-      run::TrainFunction::Start(run().train_function, run().env.python, &degradations_);
+  auto started = run::TrainFunction::Start(run().train_function, run().env.python, &degradations_,
+                                           [this] { return DrainSignals::Received() || learner_->ends(); });
   if (!started.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat(run().config.Where("multi_agent.policies_to_train"),

@@ -97,6 +97,14 @@ def tracks_badly(ctx):
     ctx.track("x", float("nan"))
 
 
+def tracks_more_than_may_be(ctx):
+    ctx.track("x", 1e101)
+
+
+def tracks_a_sum_beyond(ctx):
+    ctx.track("x", -6e99)
+
+
 def tracks_many(ctx):
     for number in range(65):
         ctx.track(f"many {number}", number)
@@ -107,6 +115,7 @@ HangsAtStep, HangsAtEnd = (at_place(f"on_episode_{place}", hangs) for place in (
 DiesAtStep, DiesAtEnd = (at_place(f"on_episode_{place}", dies) for place in ("step", "end"))
 SleepsAtEnd, LeavesAtEnd = at_place("on_episode_end", sleeps), at_place("on_episode_end", leaves)
 NanAtEnd, ManyAtEnd = at_place("on_episode_end", tracks_badly), at_place("on_episode_end", tracks_many)
+HugeAtEnd, SumAtEnd = at_place("on_episode_end", tracks_more_than_may_be), at_place("on_episode_end", tracks_a_sum_beyond)
 
 
 class Everything(Callback):

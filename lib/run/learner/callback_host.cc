@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -55,12 +54,8 @@ absl::Status NotUnderstood(const std::string& line) {
 absl::StatusOr<std::unique_ptr<CallbackHost>> CallbackHost::Start(Options options) {
   TROUPE_ASSIGN_OR_RETURN(const std::string interpreter, envhost::FindInterpreter(options.python.interpreter));
   TROUPE_ASSIGN_OR_RETURN(const std::string package, envhost::FindPackage());
-  json names = json::array();
-  for (const std::string& name : options.callbacks) {
-    names.push_back(envhost::ModuleName(name, options.python.folder));
-  }
   const json start = {{"op", "start"},
-                      {"callbacks", std::move(names)},
+                      {"callbacks", envhost::ModuleNames(options.callbacks, options.python.folder)},
                       {"path", options.python.path},
                       {"run", options.run_directory},
                       {"program", FindCommand()}};
@@ -243,7 +238,7 @@ absl::Status CallbackHost::Track(const json& message) {
   const std::string name = envhost::TextOf(message, "name");
   const auto value = message.find("value");
   if (name.empty() || name.size() > kMaxTrackedName || base::LogSafe(name) != name || value == message.end() ||
-      !value->is_number() || !std::isfinite(value->get<double>())) {
+      !value->is_number() || !base::IsTrackedNumber(value->get<double>())) {
     return NotUnderstood(ToLine(message));
   }
   base::MutexLock lock(&mutex_);
@@ -288,12 +283,13 @@ void CallbackHost::TurnOff(const absl::Status& why, std::string_view hook) {
 }
 
 void CallbackHost::AddTracked(const learner::TrackedBook::News& news) {
-  int64_t left_out = news.left_out;
+  bool leaves_out = false;
   {
     base::MutexLock lock(&mutex_);
+    leaves_out_ = leaves_out_ || news.leaves_out;
     for (const base::TrackedTotal& total : news.tracked) {
       if (names_.size() >= kMaxTracked && names_.count(total.name) == 0) {
-        ++left_out;
+        leaves_out_ = true;
         continue;
       }
       names_.insert(total.name);
@@ -301,16 +297,17 @@ void CallbackHost::AddTracked(const learner::TrackedBook::News& news) {
       mean.sum += total.sum;
       mean.count += total.episodes;
     }
-    workers_off_ = news.workers_off;
+    turned_off_ = news.turned_off;
+    leaves_out = leaves_out_;
   }
   std::string words;
   if (news.workers_off > 0) {
     words = absl::StrCat("callbacks of episodes are off at ", news.workers_off,
                          news.workers_off == 1 ? " worker" : " workers");
-  } else if (left_out > 0) {
+  } else if (leaves_out) {
     words = absl::StrCat("callbacks of episodes track more than ", kMaxTracked, " names, others are left out");
   }
-  if (!words.empty()) options_.degradations->Set("callbacks of episodes", std::move(words));
+  options_.degradations->Set("callbacks of episodes", std::move(words));
 }
 
 std::vector<learner::NamedValue> CallbackHost::TakeValues() {
@@ -322,7 +319,7 @@ std::vector<learner::NamedValue> CallbackHost::TakeValues() {
     const std::string key = absl::StrCat("Custom/", name);
     values.push_back({key, key, mean.sum / static_cast<double>(mean.count)});
   }
-  values.push_back({"callback_errors", "Callbacks/Errors", static_cast<double>(errors_ + workers_off_)});
+  values.push_back({"callback_errors", "Callbacks/Errors", static_cast<double>(errors_ + turned_off_)});
   return values;
 }
 

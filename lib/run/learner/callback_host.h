@@ -84,7 +84,8 @@ class CallbackHost {
   /// envhost::kEpisodeHooks any of them overrides.
   const std::vector<std::string>& episode_callbacks() const { return episode_callbacks_; }
   const std::set<std::string>& episode_hooks() const { return episode_hooks_; }
-  /// What those have tracked at workers, beside what is tracked here, and how many workers call none any more.
+  /// What those have tracked at workers, beside what is tracked here, and how many workers call none any more: what is
+  /// degraded are those that are here, what is counted (TakeValues) all that said so.
   void AddTracked(const learner::TrackedBook::News& news);
 
   /// Whether somebody is called there. False when the callbacks are off.
@@ -145,8 +146,9 @@ class CallbackHost {
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<std::string, Mean> tracked_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> names_ ABSL_GUARDED_BY(mutex_);  ///< that were ever tracked
+  bool leaves_out_ ABSL_GUARDED_BY(mutex_) = false;      ///< names of episodes, for there are too many
   int64_t errors_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t workers_off_ ABSL_GUARDED_BY(mutex_) = 0;  ///< that call none for episodes any more
+  int64_t turned_off_ ABSL_GUARDED_BY(mutex_) = 0;  ///< workers that said that they call none for episodes any more
 };
 
 }  // namespace troupe::run

@@ -184,12 +184,13 @@ TEST_F(CallbackHostTest, NamesThatAreTrackedHaveLimits) {
   ASSERT_EQ(Start({"Tracking"}), absl::OkStatus());
   Tell(Hook::kEvaluationEnd, 1);
   CallAll();
-  EXPECT_THAT(Notes(),
-              ElementsAre("track: got the name '', expected 1 to 128 printable characters of ASCII",
-                          AllOf(HasSubstr("track: got the name 'xxx"), HasSubstr("expected 1 to 128")),
-                          "track: got the name 'a\\nb', expected 1 to 128 printable characters of ASCII",
-                          "track: got the name 5, expected 1 to 128 printable characters of ASCII",
-                          "track nan: got nan, expected a finite number", "could not convert string to float: 'one'"));
+  EXPECT_THAT(Notes(), ElementsAre("track: got the name '', expected 1 to 128 printable characters of ASCII",
+                                   AllOf(HasSubstr("track: got the name 'xxx"), HasSubstr("expected 1 to 128")),
+                                   "track: got the name 'a\\nb', expected 1 to 128 printable characters of ASCII",
+                                   "track: got the name 5, expected 1 to 128 printable characters of ASCII",
+                                   "track nan: got nan, expected a finite number of at most 1e+100 either way",
+                                   "track much: got -1e+101, expected a finite number of at most 1e+100 either way",
+                                   "could not convert string to float: 'one'"));
   EXPECT_EQ(host_->TakeValues().size(), CallbackHost::kMaxTracked + 1) << "and the count of errors";
   EXPECT_THAT(degradations_.List(), ElementsAre(HasSubstr("a call of callbacks raised")));
   Tell(Hook::kRunEnd, 2);
@@ -208,8 +209,8 @@ TEST_F(CallbackHostTest, WhatWorkersTrackIsWeighedByEpisodes) {
   ASSERT_EQ(Start({"Tracking"}), absl::OkStatus());
   Tell(Hook::kUpdateEnd, 10);
   CallAll();
-  host_->AddTracked({{{"length", 30, 3}, {"reward", 6, 3}}, 0, 0});
-  host_->AddTracked({{{"length", 10, 2}}, 0, 0});
+  host_->AddTracked({.tracked = {{"length", 30, 3}, {"reward", 6, 3}}});
+  host_->AddTracked({.tracked = {{"length", 10, 2}}});
   const std::vector<learner::NamedValue> values = host_->TakeValues();
   ASSERT_EQ(values.size(), 4u);
   EXPECT_EQ(values[0].key, "Custom/Loss/mine");
@@ -224,13 +225,29 @@ TEST_F(CallbackHostTest, WorkersWhoseCallbacksAreOffAndNamesTooManyAreSaid) {
   ASSERT_EQ(Start({"Tracking"}), absl::OkStatus());
   std::vector<base::TrackedTotal> many;
   for (size_t i = 0; i <= CallbackHost::kMaxTracked; ++i) many.push_back({absl::StrCat("name ", i), 1, 1});
-  host_->AddTracked({many, 0, 0});
+  host_->AddTracked({.tracked = many});
   EXPECT_EQ(host_->TakeValues().size(), CallbackHost::kMaxTracked + 1) << "and the count of errors";
   EXPECT_THAT(degradations_.List(),
               ElementsAre("callbacks of episodes track more than 256 names, others are left out"));
-  host_->AddTracked({{}, 2, 0});
+  host_->AddTracked({.workers_off = 2, .turned_off = 2});
   EXPECT_THAT(degradations_.List(), ElementsAre("callbacks of episodes are off at 2 workers"));
   EXPECT_EQ(host_->TakeValues().back().value, 2);
+  host_->AddTracked({.turned_off = 2});
+  EXPECT_THAT(degradations_.List(),
+              ElementsAre("callbacks of episodes track more than 256 names, others are left out"));
+}
+
+TEST_F(CallbackHostTest, WorkersThatHaveLeftAreNotOffAndStayCounted) {
+  ASSERT_EQ(Start({"Tracking"}), absl::OkStatus());
+  host_->AddTracked({.workers_off = 1, .turned_off = 2});
+  EXPECT_THAT(degradations_.List(), ElementsAre("callbacks of episodes are off at 1 worker"));
+  host_->AddTracked({.turned_off = 2});
+  EXPECT_THAT(degradations_.List(), IsEmpty());
+  EXPECT_EQ(host_->TakeValues().back().value, 2);
+  host_->AddTracked({.leaves_out = true});
+  host_->AddTracked({});
+  EXPECT_THAT(degradations_.List(),
+              ElementsAre("callbacks of episodes track more than 256 names, others are left out"));
 }
 
 TEST_F(CallbackHostTest, ACallMayEndTheRun) {

@@ -57,11 +57,14 @@ bool FilmLoop::Step() {
     filming_ = true;
   }
   absl::StatusOr<Film> film = Make(*order);
-  if (!film.ok()) {
+  const bool cancelled = absl::IsCancelled(film.status());  // the run ends: nothing is wrong
+  if (!film.ok() && !cancelled) {
     TROUPE_WARN("no film of an evaluation env_steps={} error=\"{}\"", order->env_steps,
                 base::LogSafe(std::string(film.status().message())));
   }
-  degradations_->Set("films", film.ok() ? "" : "evaluations are not filmed (evaluation.video_interval): see the log");
+  if (!cancelled) {
+    degradations_->Set("films", film.ok() ? "" : "evaluations are not filmed (evaluation.video_interval): see the log");
+  }
   order.reset();  // what it holds is destroyed without the lock
   base::MutexLock lock(&mutex_);
   filming_ = false;

@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "lib/base/log.h"
 #include "lib/storage/testing.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -110,6 +111,25 @@ TEST_F(FilmLoopTest, WhatFailsIsSaidUntilItSucceeds) {
   ASSERT_TRUE(Order(3));
   EXPECT_TRUE(loop_.Step());
   EXPECT_EQ(degradations_.List().size(), 1u) << "training goes on";
+}
+
+TEST_F(FilmLoopTest, AFilmThatTheEndCancelsIsNoFailure) {
+  const auto film = [this](absl::Status fails) {
+    fails_ = std::move(fails);
+    ASSERT_TRUE(Order(1));
+    testing::internal::CaptureStderr();
+    base::InitLogging("film_loop_test", "warn");
+    EXPECT_TRUE(loop_.Step());
+    const std::string log = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(log.find("no film") == std::string::npos, absl::IsCancelled(fails_)) << log;
+  };
+  film(absl::CancelledError("nobody wants the video now"));
+  EXPECT_TRUE(degradations_.List().empty());
+  EXPECT_TRUE(loop_.TakeFilms().empty());
+  EXPECT_TRUE(loop_.AwaitIdle(absl::ZeroDuration()));
+  film(absl::UnimplementedError("it does not draw"));
+  film(absl::CancelledError("nobody wants the video now"));
+  EXPECT_EQ(degradations_.List().size(), 1u) << "what failed before is not mended by it";
 }
 
 TEST_F(FilmLoopTest, AThreadFilmsWhatIsOrdered) {

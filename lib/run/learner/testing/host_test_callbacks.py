@@ -75,7 +75,7 @@ class Tracking(Callback):
         ctx.track("Loss/mine", 0.5)
 
     def on_evaluation_end(self, ctx):
-        for name, value in (("", 1), ("x" * 129, 1), ("a\nb", 1), (5, 1), ("nan", float("nan")), ("word", "one")):
+        for name, value in (("", 1), ("x" * 129, 1), ("a\nb", 1), (5, 1), ("nan", float("nan")), ("much", -1e101), ("word", "one")):
             try:
                 ctx.track(name, value)
             except (ValueError, TypeError) as error:

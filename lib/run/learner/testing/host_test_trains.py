@@ -25,6 +25,9 @@ def by_update(policy_id, batch):
         time.sleep(1)
     if batch.updates == 5:
         time.sleep(3600)
+    if batch.updates == 7:
+        time.sleep(0.2)
+        return policy_id == "main"
     return policy_id == "old"
 
 
