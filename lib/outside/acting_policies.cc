@@ -1,6 +1,7 @@
 #include "lib/outside/acting_policies.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <random>
 #include <set>
@@ -29,6 +30,14 @@ absl::Status Cannot(const Parts&... parts) {
       absl::StrCat("a client cannot act by itself here: ", parts..., "; ask GetActions"));
 }
 
+/// Of an action that is drawn evenly, nats.
+double EvenLogProb(const space::Space& actions) {
+  double sum = 0;
+  for (const space::ActionLeaf& leaf : space::ActionLeaves(actions))
+    sum -= std::log(static_cast<double>(leaf.categories));
+  return sum;
+}
+
 absl::Status CheckPlayer(const env::AgentSpec& agent, const policy::PolicySpec& policy) {
   const std::string who = absl::StrCat("policy \"", policy.id.value(), "\" ");
   const std::string whom = absl::StrCat("agent \"", base::LogSafe(agent.id.value(), kMaxNameShown), "\"");
@@ -41,6 +50,10 @@ absl::Status CheckPlayer(const env::AgentSpec& agent, const policy::PolicySpec& 
   }
   if (policy.HasContinuousActions()) {
     return Cannot(who, "has continuous actions, which LogActions does not take");
+  }
+  if (const double even = EvenLogProb(policy.action_space); even < kMinLogProb / 2) {
+    return Cannot(who, "has so many actions that one drawn evenly has the log-probability ", even,
+                  ", expected at least ", kMinLogProb / 2, ": LogActions takes ", kMinLogProb, " at least");
   }
   if (policy.observation_space.ToString() != agent.observation_space.ToString() ||
       policy.action_space.ToString() != agent.action_space.ToString()) {
@@ -110,6 +123,16 @@ void ActingPolicies::SetPolicies(policy::PolicyTablePtr policies) {
 
 ActingPolicies::Numbered& ActingPolicies::NextLocked() {
   Numbered next;
+  if (!told_ && !numbers_.empty()) {
+    // Several policies change in an update; nobody knows of the number yet.
+    Numbered& last = numbers_.back();
+    last.players = players_;
+    for (auto each = last.versions.begin(); each != last.versions.end();) {
+      each = weights_.count(each->first) > 0 ? std::next(each) : last.versions.erase(each);
+    }
+    return last;
+  }
+  told_ = false;
   next.number = next_number_++;
   next.players = players_;
   if (!numbers_.empty()) {
@@ -153,17 +176,15 @@ std::optional<policy::WeightVersion> ActingPolicies::VersionOf(uint64_t number, 
 
 uint64_t ActingPolicies::number() const {
   base::MutexLock lock(&mutex_);
+  told_ = true;
   return numbers_.empty() ? 0 : numbers_.back().number;
 }
 
 absl::Status ActingPolicies::CheckNumber(uint64_t number) const {
   base::MutexLock lock(&mutex_);
-  if (number == 0) return absl::OkStatus();
-  if (!numbers_.empty() && number >= numbers_.front().number && number <= numbers_.back().number) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(absl::StrCat("weights ", number, " are none of the last ", kWeightsKept,
-                                                    " that this worker acted with: GetPolicies gives the newest"));
+  if (number == 0 || (!numbers_.empty() && number <= numbers_.back().number)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("weights ", number, " are none that this worker has acted with: GetPolicies gives the newest"));
 }
 
 absl::StatusOr<std::optional<ActingPolicies::Players>> ActingPolicies::Now() const {
@@ -172,7 +193,9 @@ absl::StatusOr<std::optional<ActingPolicies::Players>> ActingPolicies::Now() con
   std::map<policy::PolicySlot, policy::WeightSnapshotPtr> weights;
   {
     base::MutexLock lock(&mutex_);
-    TROUPE_RETURN_IF_ERROR(refusal_);
+    // A status of its own: that of another thread would be shared with it.
+    if (!refusal_.ok()) return absl::Status(refusal_.code(), refusal_.message());
+    told_ = true;
     table = table_;
     weights = weights_;
     now.number = numbers_.empty() ? 0 : numbers_.back().number;

@@ -51,7 +51,8 @@ class ActingPolicies {
 
   /// What acts now; 0: nothing yet.
   uint64_t number() const;
-  /// OK for 0, the newest number and the kWeightsKept - 1 before it. FAILED_PRECONDITION for others.
+  /// OK for 0, the newest number and those before it; FAILED_PRECONDITION for others. Of those older than kWeightsKept
+  /// nobody knows the version.
   absl::Status CheckNumber(uint64_t number) const;
   /// nullopt: some policy that plays has no weights yet. FAILED_PRECONDITION: a client cannot decide what a worker
   /// would, since a policy has no network of ours, continuous actions or other spaces than its agents, or since who
@@ -74,7 +75,7 @@ class ActingPolicies {
   /// The policies that play, by agent slot. Errors are those of Now.
   absl::StatusOr<std::vector<policy::PolicySlot>> PlayersOf(const policy::PolicyTable& table) const;
   void TakeLocked(policy::PolicyTablePtr table) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  /// The newest number, which is another one than before.
+  /// The newest number, which is another one than was ever told.
   Numbered& NextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const env::EnvSpec& spec_;
@@ -87,6 +88,7 @@ class ActingPolicies {
   std::map<policy::PolicySlot, policy::WeightSnapshotPtr> weights_ ABSL_GUARDED_BY(mutex_);  ///< of players
   uint64_t next_number_ ABSL_GUARDED_BY(mutex_);
   std::deque<Numbered> numbers_ ABSL_GUARDED_BY(mutex_);  ///< the newest last
+  mutable bool told_ ABSL_GUARDED_BY(mutex_) = false;     ///< somebody knows of the newest number
 };
 
 }  // namespace troupe::outside

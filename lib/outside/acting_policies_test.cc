@@ -149,13 +149,32 @@ TEST_F(ActingPoliciesTest, OldNumbersAreForgotten) {
   const uint64_t first = acting_.number();
   EXPECT_TRUE(acting_.CheckNumber(0).ok()) << "nobody says which";
   EXPECT_TRUE(absl::IsFailedPrecondition(acting_.CheckNumber(first + 1)));
-  for (int64_t n = 1; n < static_cast<int64_t>(kWeightsKept); ++n) Set(kFirst, n, {1, n});
-  EXPECT_TRUE(acting_.CheckNumber(first).ok());
+  for (int64_t n = 1; n < static_cast<int64_t>(kWeightsKept); ++n) {
+    Set(kFirst, n, {1, n});
+    EXPECT_EQ(acting_.number(), first + static_cast<uint64_t>(n));
+  }
   EXPECT_EQ(acting_.VersionOf(first, kA, kFirst), (WeightVersion{1, 0}));
   Set(kFirst, 1000, {1, 1000});
-  EXPECT_TRUE(absl::IsFailedPrecondition(acting_.CheckNumber(first)));
+  EXPECT_TRUE(acting_.CheckNumber(first).ok()) << "a client that takes its time is no liar";
   EXPECT_EQ(acting_.VersionOf(first, kA, kFirst), std::nullopt);
-  EXPECT_TRUE(acting_.CheckNumber(first + 1).ok());
+  EXPECT_EQ(acting_.VersionOf(first + 1, kA, kFirst), (WeightVersion{1, 1}));
+}
+
+// Of a hundred policies one number an update, not a hundred.
+TEST_F(ActingPoliciesTest, WhatChangesTogetherHasOneNumber) {
+  acting_.Begin(Table({Rule("a", "first"), Rule("b", "second")}));
+  Set(kFirst, 5, {1, 5});
+  Set(kSecond, 5, {1, 5});
+  const uint64_t number = acting_.number();
+  Set(kFirst, 6, {1, 6});
+  Set(kSecond, 6, {1, 6});
+  EXPECT_EQ(acting_.VersionOf(number, kB, kSecond), (WeightVersion{1, 5}));
+  EXPECT_EQ(acting_.number(), number + 1);
+  EXPECT_EQ(acting_.VersionOf(number + 1, kA, kFirst), (WeightVersion{1, 6}));
+  Set(kFirst, 7, {1, 7});
+  ASSERT_TRUE(acting_.Now().ok()) << "which tells the number";
+  Set(kSecond, 7, {1, 7});
+  EXPECT_EQ(acting_.number(), number + 3);
 }
 
 TEST_F(ActingPoliciesTest, WhoCannotActHereIsTold) {
@@ -175,6 +194,9 @@ TEST_F(ActingPoliciesTest, WhoCannotActHereIsTold) {
               HasSubstr("is of class random, which has no network"));
   EXPECT_THAT(refusal([](auto* spec) { spec->action_space = *space::Space::Box(-1, 1, {1}); }),
               HasSubstr("has continuous actions, which LogActions does not take; ask GetActions"));
+  EXPECT_THAT(
+      refusal([](auto* spec) { spec->action_space = *space::Space::MultiBinary(80); }),
+      HasSubstr("one drawn evenly has the log-probability -55.4518, expected at least -25: LogActions takes -50"));
   EXPECT_THAT(refusal([](auto* spec) { spec->observation_space = *space::Space::Box(-1, 1, {6}); }),
               HasSubstr("plays agent \"a\" in other spaces than the world's"));
   acting_.Begin(absl::FailedPreconditionError("as the door says"));

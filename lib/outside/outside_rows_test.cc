@@ -478,6 +478,37 @@ TEST_F(ByHandTest, CompleteEpisodesAreNotCutWhileOthersWait) {
   EXPECT_EQ(RowsOf(rig_.sink.fragments).size(), 4u);
 }
 
+// After a change of the mapping a client that acts by itself wants who plays next, before it begins an episode.
+TEST_F(ByHandTest, WhoPlaysNextHasWeightsWhileAnEpisodeGoesOn) {
+  RolloutConfig config = ScriptedConfig(
+      options_, [this] { return std::make_unique<LaneEnv>(&book_); }, 2);
+  const std::vector<policy::PolicySpec> specs(config.policies.values().begin(), config.policies.values().end());
+  const auto to = [&specs](size_t place) { return std::vector<policy::MappingRule>{{"*", {{specs[place].id}}}}; };
+  const policy::PolicyTablePtr before = *policy::PolicyTable::Make(specs, {true, true}, to(0), {"agent_0"});
+  const policy::PolicyTablePtr after = *before->SetMapping(to(1));
+  config.outside = &book_;
+  config.mapping = std::shared_ptr<const policy::PolicyMapping>(before, &before->mapping());
+  book_.acting().Begin(before);
+  Rig rig(config);
+  sample::Grant grant = ScriptedGrant(1, 1);
+  grant.policies = before;
+  const std::string id = Start();
+  std::thread worker([&] { EXPECT_TRUE(rig.Run(grant).ok()); });
+  EXPECT_TRUE(Ask(id, {0, 0, 0}).get().ok());
+  std::future<Answered> waits = Ask(id, {0, 0, 1});
+  worker.join();
+  grant.policies = after;
+  std::thread again([&] { rig.Run(grant).IgnoreError(); });
+  EXPECT_TRUE(waits.get().ok());
+  const auto now = book_.acting().Now();
+  EXPECT_TRUE(now.ok() && now->has_value()) << now.status();
+  if (now.ok() && now->has_value()) {
+    EXPECT_EQ((*now)->specs[0].id, specs[1].id);
+  }
+  EXPECT_TRUE(book_.EndEpisode(id, End::kTerminated, {}).ok());
+  again.join();
+}
+
 TEST_F(ByHandTest, AClosedDoorEndsTheGrant) {
   std::thread worker([&] { EXPECT_TRUE(absl::IsCancelled(rig_.Run(ScriptedGrant(2, 100)))); });
   book_.Close();

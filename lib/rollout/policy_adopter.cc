@@ -253,10 +253,11 @@ absl::Status PolicyAdopter::AdoptFirst(absl::Span<Lane* const> granted, WeightSo
   first_.clear();
   for (Lane* lane : granted) {
     LookAhead(*lane, weights);
-    if (!lane->in_episode) {
+    // A client that acts by itself wants all that play before it begins an episode.
+    if (!lane->in_episode || config_.outside != nullptr) {
       first_.insert(first_.end(), lane->upcoming.begin(), lane->upcoming.end());
-      continue;
     }
+    if (!lane->in_episode) continue;
     for (const AgentState& agent : lane->agents) {
       if (agent.policy != policy::kNoPolicy) first_.push_back(agent.policy);
     }

@@ -1,5 +1,6 @@
 """troupe.external: what it sends and reads, and its forms of observations and actions."""
 
+import ctypes
 import os
 import stat
 import sys
@@ -158,8 +159,15 @@ class FakePolicies:
         FakePolicies.made.append(self)
 
     def act(self, agent, observation, mask, state):
+        if len(observation) != 1:
+            raise ValueError("the observation does not fit")
         self.seen.append((agent, list(observation), mask, None if state is None else state.tolist()))
         return 1, -0.5 * self.number, numpy.zeros(1) if state is None else state + 1
+
+
+def bytes_of(path):
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def policies_reply(number, manifest=b"{}", tensors=b"abcd"):
@@ -222,8 +230,22 @@ class LocalInferenceTest(unittest.TestCase):
         self.assertEqual([call.weights for call in self.calls if isinstance(call, messages.LogActionsRequest)], [7, 9, 9])
         self.assertEqual(FakePolicies.made[1].seen[0][-1], [0], "what was remembered stays")
 
+    def test_an_answer_that_comes_late_fetches_nothing(self):
+        self.env.start_episode("e1")
+        self.env.start_episode("e2")
+        self.answers["LogActions"] = lambda request: messages.LogActionsReply(weights=8 if request.episode_id == "e1" else 7)  # e2's came first
+        for episode in ("e1", "e2"):
+            self.env.get_actions(episode, {"a": [0]})
+        self.answers["LogActions"] = messages.LogActionsReply(weights=8)
+        self.answers["GetPolicies"] = policies_reply(8)
+        for episode in ("e1", "e2", "e1"):
+            self.env.get_actions(episode, {"a": [0]})
+        self.assertEqual(self.names().count("GetPolicies"), 2)
+        self.assertEqual([call.weights for call in self.calls if isinstance(call, messages.LogActionsRequest)], [7, 7, 8, 8, 8])
+
     def test_the_first_weights_are_awaited_and_later_ones_are_not(self):
-        replies = [messages.GetPoliciesReply(), Failed(grpc.StatusCode.RESOURCE_EXHAUSTED, "ask again"), policies_reply(7)]
+        replies = [messages.GetPoliciesReply(), Failed(grpc.StatusCode.RESOURCE_EXHAUSTED, "ask again"),
+                   Failed(grpc.StatusCode.CANCELLED, "call is cancelled"), policies_reply(7)]
         self.answers["GetPolicies"] = lambda request: replies.pop(0)
         episode = self.env.start_episode()
         self.assertEqual(replies, [])
@@ -232,6 +254,31 @@ class LocalInferenceTest(unittest.TestCase):
         for _ in range(3):
             self.env.get_actions(episode, {"a": [0]})
         self.assertEqual([call.weights for call in self.calls if isinstance(call, messages.LogActionsRequest)], [7, 7, 7])
+
+    def test_policies_that_do_not_come_leave_those_before(self):
+        episode = self.env.start_episode()
+        self.answers["LogActions"] = messages.LogActionsReply(weights=8)
+        self.env.get_actions(episode, {"a": [0]})
+        for code in ("CANCELLED", "UNAVAILABLE", "DEADLINE_EXCEEDED", "OUT_OF_RANGE", "ABORTED", "RESOURCE_EXHAUSTED"):
+            self.answers["GetPolicies"] = Failed(grpc.StatusCode[code], "not now")
+            self.env.get_actions(episode, {"a": [0]})
+            self.assertEqual((self.names()[-2:], self.calls[-1].weights), (["GetPolicies", "LogActions"], 7), code)
+        for code in ("FAILED_PRECONDITION", "INTERNAL"):
+            self.answers["GetPolicies"] = Failed(grpc.StatusCode[code], "who plays agent a is drawn")
+            with self.assertRaisesRegex(external.EpisodeError, f"^{code}: who plays agent a is drawn$"):
+                self.env.get_actions(episode, {"a": [0]})
+
+    def test_policies_that_never_come_are_said_with_the_reason(self):
+        for answer, said in ((messages.GetPoliciesReply(), "the worker has none yet"), (Failed(grpc.StatusCode.ABORTED, "not kept"), "ABORTED: not kept"),
+                             (Failed(grpc.StatusCode.CANCELLED, "x"), "CANCELLED: the worker is ending, or a piece of the policies was not read in time")):
+            self.answers["GetPolicies"] = answer
+            self.env._local._timeout = 0.01
+            with self.assertRaisesRegex(external.EpisodeError, f"^DEADLINE_EXCEEDED: got no policies from the worker in 0.01 s, at last: {said}$"):
+                self.env.start_episode()
+        self.answers["GetPolicies"] = Failed(grpc.StatusCode.UNAVAILABLE, "nobody is there")
+        self.env._local._timeout = 60
+        with self.assertRaisesRegex(external.EpisodeError, "^UNAVAILABLE: nobody is there$"):
+            self.env.start_episode()
 
     def test_another_worker_begins_with_no_weights(self):
         self.env.start_episode()
@@ -255,7 +302,67 @@ class LocalInferenceTest(unittest.TestCase):
             with self.assertRaisesRegex(external.EpisodeError, "ABORTED: is over"):
                 call()
             self.assertEqual(len(self.calls), before, "it has done nothing else")
-            self.assertEqual(self.env._local._episodes, {}, "nothing is kept of what is over")
+            self.assertEqual(self.env._local._episodes, {}, "nothing is remembered of what is over")
+
+    def test_an_episode_whose_step_was_refused_is_lost(self):
+        def calls_of(episode):
+            return (lambda: self.env.get_actions(episode, {"a": [0]}), lambda: self.env.log_returns(episode, {"a": 1}),
+                    lambda: self.env.log_actions(episode, {"a": [0]}, {"a": 1}, {"a": -1}), lambda: self.env.end_episode(episode))
+        for code in ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "RESOURCE_EXHAUSTED", "UNAVAILABLE"):
+            self.env.start_episode("e1")
+            self.env.get_actions("e1", {"a": [0]})
+            self.answers["LogActions"] = Failed(grpc.StatusCode[code], "not this")
+            self.env.get_actions("e1", {"a": [0]})
+            self.answers["LogActions"] = messages.LogActionsReply(weights=7)
+            before = len(self.calls)
+            with self.assertRaisesRegex(external.EpisodeError, f"^{code}: not this$"):
+                self.env.log_returns("e1", {"a": 1})
+            for call in calls_of("e1"):
+                with self.assertRaisesRegex(external.EpisodeError, "^ABORTED: the worker did not take a step of episode 'e1', .*: begin another$"):
+                    call()
+            self.assertEqual(len(self.calls), before, "a reward would be that of the step before")
+            self.env.start_episode("e1")
+            for call in calls_of("e1"):
+                call()
+
+    def test_who_hears_that_its_episode_is_over_forgets_it(self):
+        for name, call in (("EndEpisode", lambda: self.env.end_episode("e1")), ("LogReturns", lambda: self.env.log_returns("e1", {"a": 1})),
+                           ("LogActions", lambda: self.env.log_actions("e1", {"a": [0]}, {"a": 1}, {"a": -1}))):
+            for code, kept in (("ABORTED", []), ("NOT_FOUND", []), ("UNAVAILABLE", []), ("DEADLINE_EXCEEDED", []), ("INVALID_ARGUMENT", ["e1"])):
+                self.env.start_episode("e1")
+                with mock.patch.dict(self.answers, {name: Failed(grpc.StatusCode[code], "is over")}), self.assertRaises(external.EpisodeError):
+                    call()
+                self.assertEqual(list(self.env._local._episodes), kept, (name, code))
+
+    def test_who_was_not_sent_has_not_acted(self):
+        episode = self.env.start_episode()
+        self.env.get_actions(episode, {"a": [0]})
+        log_probs, asked = self.env.log_probs, len(FakePolicies.made[0].seen)
+        for wrong in (dict(observations={"a": [0], "b": [0, 0]}), dict(observations={"a": [0]}, action_masks={"a": [1]}),
+                      dict(observations={"a": [0]}, rewards={"c": 1}), dict(observations={"a": [0]}, state=["x"])):
+            with self.assertRaises(ValueError, msg=str(wrong)):
+                self.env.get_actions(episode, **wrong)
+            self.assertEqual(len(FakePolicies.made[0].seen), asked, wrong)
+        method = self.env._channel.unary_unary
+        with mock.patch.object(self.env._channel, "unary_unary", side_effect=ValueError("Cannot invoke RPC on closed channel!")):
+            with self.assertRaisesRegex(ValueError, "closed channel"):
+                self.env.get_actions(episode, {"a": [0]})
+        self.env._channel.unary_unary = method
+        self.assertIs(self.env.log_probs, log_probs)
+        self.env.get_actions(episode, {"a": [0]})
+        self.assertEqual(FakePolicies.made[0].seen[-1][-1], [0], "as after one step")
+
+    def test_an_episode_may_be_forgotten_while_it_acts(self):
+        episode = self.env.start_episode()
+        act = self.env._local.act
+
+        def act_and_forget(*arguments):
+            decided = act(*arguments)
+            self.env._local.forget(episode)
+            return decided
+        with mock.patch.object(self.env._local, "act", act_and_forget):
+            self.assertEqual(self.env.get_actions(episode, {"a": [0]}), {"a": 1})
+        self.assertEqual(self.names()[-1], "LogActions")
 
     def test_pieces_are_joined_and_what_makes_no_sense_is_an_error(self):
         whole = policies_reply(7, b"{}", bytes(range(100)))
@@ -275,7 +382,7 @@ class LocalInferenceTest(unittest.TestCase):
                              (messages.GetPoliciesReply(weights=8, files=[files[0], messages.PolicyFile(name="policies.safetensors", size=9)]),
                               "0 bytes of weights 8, expected 11 of 8")):
             self.answers["GetPolicies"] = reply
-            self.env._local.hear(0)
+            self.env._local.hear(0, self.env._local._fetches)
             with self.assertRaisesRegex(external.EpisodeError, f"INTERNAL: .*{words}"):
                 self.env.start_episode()
 
@@ -283,35 +390,71 @@ class LocalInferenceTest(unittest.TestCase):
         with mock.patch.object(local_inference.LocalInference, "MAX_EPISODES", 2):
             for episode in ("e1", "e2", "e3"):
                 self.env.start_episode(episode)
-        self.assertEqual(list(self.env._local._episodes), ["e2", "e3"])
+            for episode in ("e1", "e2", "e3"):
+                self.env._local.lose(episode)
+        self.assertEqual((list(self.env._local._episodes), list(self.env._local._lost)), ([], ["e2", "e3"]))
 
 
 class LocalPoliciesTest(unittest.TestCase):
     """Against a library that only writes down what it is asked."""
 
-    def test_files_lie_in_a_private_folder_until_they_are_open(self):
-        seen = {}
+    def checkpoint(self, players, **state_sizes):
+        """A class in the place of acting.Checkpoint: policies of these names and sizes of what they remember, to which they add 1; players: places of
+        those that play the agents."""
+        case = self
 
         class Checkpoint:
             def __init__(self, path, seed):
-                self.path, self.handle, self.act = path, None, None
-                for name in os.listdir(path):
-                    with open(os.path.join(path, name), "rb") as file:
-                        seen[name] = file.read()
-                seen.update(folder=path, mode=stat.S_IMODE(os.stat(path).st_mode))
+                self.path, self.handle = path, None
+                case.opened.update({name: bytes_of(os.path.join(path, name)) for name in os.listdir(path)})
+                case.opened.update(folder=path, mode=stat.S_IMODE(os.stat(path).st_mode))
                 self.description = {"agents": ["a", "b"], "policies": [dict(
                     id=each, version=3, observation_space="Box(-1, 1, [1])", action_space="Discrete(2)", obs_dtype="float32", obs_size=1, mask_size=0,
-                    state_size=0, word_dtypes=["int32"], needs_agent=False, agents=[0]) for each in ("first", "second")]}
+                    state_size=size, word_dtypes=["int32"], needs_agent=False, agents=[0]) for each, size in state_sizes.items()]}
 
             def map(self, env_id, episode):
-                return [1, 0]
-        with mock.patch.object(local_inference.acting, "Checkpoint", Checkpoint):
-            policies = local_inference.LocalPolicies(7, {"manifest.json": b"{}", "policies.safetensors": b"abcd"})
-        self.assertEqual((seen["manifest.json"], seen["policies.safetensors"], seen["mode"]), (b"{}", b"abcd", 0o700))
-        self.assertFalse(os.path.exists(seen["folder"]))
+                return players
+
+            def act(self, handle, call, error):
+                rows = call._obj
+                size = list(state_sizes.values())[rows.policy]
+                states = (ctypes.c_float * size).from_address(rows.state_in) if size else []
+                case.states.append(list(states))
+                for place in range(size):
+                    states[place] += 1
+                return 0
+        return Checkpoint
+
+    def setUp(self):
+        self.opened, self.states = {}, []
+
+    def policies(self, *players, **state_sizes):
+        with mock.patch.object(local_inference.acting, "Checkpoint", self.checkpoint(players, **state_sizes)):
+            return local_inference.LocalPolicies(7, {"manifest.json": b"{}", "policies.safetensors": b"abcd"})
+
+    def test_files_lie_in_a_private_folder_until_they_are_open(self):
+        policies = self.policies(1, 0, first=0, second=0)
+        self.assertEqual((self.opened["manifest.json"], self.opened["policies.safetensors"], self.opened["mode"]), (b"{}", b"abcd", 0o700))
+        self.assertFalse(os.path.exists(self.opened["folder"]))
         self.assertEqual({agent: (policy.id, slot) for agent, (policy, slot) in policies._players.items()}, {"a": ("second", 0), "b": ("first", 1)})
         with self.assertRaisesRegex(ValueError, "there is no agent 'c', expected one of a, b"):
             policies.act("c", [0], None, None)
+
+    def test_what_one_policy_remembers_is_not_given_to_another(self):
+        remembered = None
+        for policies in (self.policies(0, 0, small=1, large=3), self.policies(0, 0, small=1, large=3),  # newer weights
+                         self.policies(1, 0, small=1, large=3),                                         # another one plays, which remembers more
+                         self.policies(0, 1, large=3, other=3), self.policies(1, 0, large=3, other=3),
+                         self.policies(0, 0, other=1),                                                  # the same name, another network
+                         self.policies(0, 0, plain=0)):
+            remembered = policies.act("a", [0], None, remembered)[2]
+        self.assertEqual(self.states, [[0], [1], [0, 0, 0], [1, 1, 1], [0, 0, 0], [0], []])
+        self.assertIsNone(remembered)
+
+    def test_what_a_policy_did_not_remember_is_refused(self):
+        policy, slot = self.policies(0, 0, large=3)._players["a"]
+        with self.assertRaisesRegex(ValueError, r"got a state of shape \(1,\), expected \(3,\)"):
+            policy.decide([0], slot, None, numpy.zeros(1, numpy.float32))
 
     def test_without_the_library_it_is_said_at_once(self):
         local_inference.acting.load.cache_clear()

@@ -31,7 +31,7 @@ except ImportError as error:
 from troupe import query_calls
 from troupe.env_adapters.spaces import SpaceCodec
 from troupe.envs import spaces
-from troupe.local_inference import LocalInference
+from troupe.local_inference import Decided, LocalInference
 from troupe.query_calls import QueryError
 from troupe.v1 import episodes_pb2 as messages
 
@@ -39,6 +39,9 @@ SOCKET = os.path.join("external", "episodes.sock")  # in a run's folder
 _METHOD = "/troupe.v1.ExternalEpisodes/"
 # After which a worker knows an episode no more.
 _OVER = ("ABORTED", "NOT_FOUND", "UNAVAILABLE", "DEADLINE_EXCEEDED")
+# What CANCELLED is, by nobody here: the call came to a server that is going down; or that, or one that has waited for its client.
+_ENDING = "UNAVAILABLE", "the worker is ending"
+_UNREAD = "CANCELLED", "the worker is ending, or a piece of the policies was not read in time"
 
 
 class EpisodeError(QueryError):
@@ -114,12 +117,11 @@ class ExternalEnv:
     def start_episode(self, episode_id: str = "") -> str:
         """Begins an episode; its id is `episode_id`, or one that the worker draws. EpisodeError; with local_inference FAILED_PRECONDITION where this
         run's policies cannot act here."""
-        if self._local is not None:
-            self._act_here(self._local.refresh)
+        fetches = 0 if self._local is None else self._act_here(self._local.refresh)
         episode, agents, weights = self._call("StartEpisode", messages.StartEpisodeRequest(episode_id=episode_id), messages.StartEpisodeReply,
                                               lambda reply: (reply.episode_id, _of_agents(reply.agents), reply.weights))
         if self._local is not None:
-            self._local.hear(weights)
+            self._local.hear(weights, fetches)
             self._local.begin(episode)
         if not self.agents:
             self.agents = {agent.agent_id: _Agent(agent) for agent in agents}
@@ -132,7 +134,7 @@ class ExternalEnv:
         takes them; rewards: since the agents' last actions, besides what log_returns said; terminateds, truncateds: ids of agents that leave, with their
         last observations where they have any; state: the global state, flattened. A call that fails with UNAVAILABLE or DEADLINE_EXCEEDED has lost the
         episode. EpisodeError; ValueError for what does not fit the spaces. With local_inference the error of a step is raised by the next call of the
-        episode, which has done nothing else then."""
+        episode, which has done nothing else then; the episode is lost, and later calls of it are ABORTED."""
         if self._local is not None:
             return self._get_local_actions(self._local, episode, observations, action_masks or {}, rewards, terminateds, truncateds, state)
         steps = self._steps(observations, action_masks, rewards, terminateds, truncateds)
@@ -144,14 +146,20 @@ class ExternalEnv:
     def _get_local_actions(self, local: LocalInference, episode: str, observations: Mapping[str, Any], masks: Mapping[str, Any],
                            rewards: Optional[Mapping[str, float]], terminateds: Sequence[str], truncateds: Sequence[str], state: Any) -> Dict[str, Any]:
         self._settle(episode)
+        # What does not fit is said before anybody acts.
+        steps = self._steps(observations, masks, rewards, terminateds, truncateds)
+        request = messages.LogActionsRequest(episode_id=episode, agents=steps, state=_state(state))
         seen = {agent: obs for agent, obs in observations.items() if agent not in terminateds and agent not in truncateds}
-        weights, actions, log_probs = self._act_here(lambda: local.act(episode, seen, masks))
-        steps = self._steps(observations, masks, rewards, terminateds, truncateds, self._logged(actions, log_probs))
-        request = messages.LogActionsRequest(episode_id=episode, agents=steps, state=_state(state), weights=weights)
-        local.note_call(episode, self._channel.unary_unary(_METHOD + "LogActions").future(request.SerializeToString(), timeout=self._timeout,
-                                                                                          metadata=self._metadata))
-        self.log_probs = log_probs
-        return actions
+        decided: Decided = self._act_here(lambda: local.act(episode, seen, masks))
+        logged = self._logged(decided.actions, decided.log_probs)
+        for step in request.agents:
+            if step.agent_id in logged:
+                step.action.CopyFrom(logged[step.agent_id])
+        request.weights = decided.weights
+        call = self._channel.unary_unary(_METHOD + "LogActions")
+        local.note_call(episode, decided, call.future(request.SerializeToString(), timeout=self._timeout, metadata=self._metadata))
+        self.log_probs = decided.log_probs
+        return decided.actions
 
     def log_actions(self, episode: str, observations: Mapping[str, Any], actions: Mapping[str, Any], log_probs: Mapping[str, float], *,
                     action_masks: Optional[Mapping[str, Any]] = None, rewards: Optional[Mapping[str, float]] = None, terminateds: Sequence[str] = (),
@@ -160,13 +168,13 @@ class ExternalEnv:
         _expect_within("a log-probability", log_probs, "an action", actions)
         self._settle(episode)
         steps = self._steps(observations, action_masks, rewards, terminateds, truncateds, self._logged(actions, log_probs))
-        self._call("LogActions", messages.LogActionsRequest(episode_id=episode, agents=steps, state=_state(state)), messages.LogActionsReply)
+        self._call_of(episode, "LogActions", messages.LogActionsRequest(episode_id=episode, agents=steps, state=_state(state)), messages.LogActionsReply)
 
     def log_returns(self, episode: str, rewards: Mapping[str, float]) -> None:
         """Adds to the agents' rewards since their last actions: of all of them, or of none. EpisodeError."""
         self._settle(episode)
         returns = [messages.AgentReturn(agent_id=agent, reward=float(reward)) for agent, reward in rewards.items()]
-        self._call("LogReturns", messages.LogReturnsRequest(episode_id=episode, returns=returns), messages.LogReturnsReply)
+        self._call_of(episode, "LogReturns", messages.LogReturnsRequest(episode_id=episode, returns=returns), messages.LogReturnsReply)
 
     def end_episode(self, episode: str, observations: Optional[Mapping[str, Any]] = None, *, truncated: bool = False,
                     rewards: Optional[Mapping[str, float]] = None, state: Any = None) -> None:
@@ -174,7 +182,8 @@ class ExternalEnv:
         self._settle(episode)
         steps = self._steps(observations or {}, None, rewards, (), ())
         end = messages.EPISODE_END_TRUNCATED if truncated else messages.EPISODE_END_TERMINATED
-        self._call("EndEpisode", messages.EndEpisodeRequest(episode_id=episode, end=end, agents=steps, state=_state(state)), messages.EndEpisodeReply)
+        request = messages.EndEpisodeRequest(episode_id=episode, end=end, agents=steps, state=_state(state))
+        self._call_of(episode, "EndEpisode", request, messages.EndEpisodeReply)
         if self._local is not None:
             self._local.forget(episode)
 
@@ -189,19 +198,26 @@ class ExternalEnv:
                 for agent, action in actions.items()}
 
     def _get_policies(self, weights: int, offset: int) -> messages.GetPoliciesReply:
-        return self._call("GetPolicies", messages.GetPoliciesRequest(weights=weights, offset=offset), messages.GetPoliciesReply, lambda reply: reply)
+        return self._call("GetPolicies", messages.GetPoliciesRequest(weights=weights, offset=offset), messages.GetPoliciesReply, lambda reply: reply,
+                          _UNREAD)
 
     def _settle(self, episode: str) -> None:
-        """Waits until the worker knows what was done here in the episode's last step. EpisodeError where it does not take it."""
-        call = None if self._local is None else self._local.take_call(episode)
-        if self._local is None or call is None:
+        """Waits until the worker knows what was done here in the episode's last step. EpisodeError where it does not take it, and from then on: the
+        world has taken the step, so that the worker would take what comes of it for the outcome of the step before. No call ends an episode without an
+        outcome, so the worker keeps it until env.external.idle_timeout_s."""
+        local = self._local
+        if local is None:
             return
+        unanswered = self._act_here(lambda: local.take_call(episode))
+        if unanswered is None:
+            return
+        call, fetches = unanswered
         try:
-            self._local.hear(self._read(call.result, messages.LogActionsReply, lambda reply: reply.weights))
-        except EpisodeError as error:
-            if error.code in _OVER:
-                self._local.forget(episode)
+            weights = self._read(call.result, messages.LogActionsReply, lambda reply: reply.weights)
+        except EpisodeError:
+            local.lose(episode)
             raise
+        local.hear(weights, fetches)
 
     def _steps(self, observations: Mapping[str, Any], masks: Optional[Mapping[str, Any]], rewards: Optional[Mapping[str, float]],
                terminateds: Sequence[str], truncateds: Sequence[str],
@@ -220,9 +236,19 @@ class ExternalEnv:
             steps.append(messages.AgentStep(agent_id=agent, **seen, action_mask=mask, reward=float(rewards.get(agent, 0.0)), end=end, action=actions.get(agent)))
         return steps
 
-    def _call(self, name: str, request: Message, kind: Any, read: Callable[[Any], Any] = lambda reply: None) -> Any:
+    def _call_of(self, episode: str, name: str, request: Message, kind: Any) -> None:
+        """One of an episode whose answer says nothing."""
+        try:
+            self._call(name, request, kind)
+        except EpisodeError as error:
+            if self._local is not None and error.code in _OVER:
+                self._local.forget(episode)
+            raise
+
+    def _call(self, name: str, request: Message, kind: Any, read: Callable[[Any], Any] = lambda reply: None,
+              cancelled: Tuple[str, str] = _ENDING) -> Any:
         call = self._channel.unary_unary(_METHOD + name)
-        return self._read(lambda: call(request.SerializeToString(), timeout=self._timeout, metadata=self._metadata), kind, read)
+        return self._read(lambda: call(request.SerializeToString(), timeout=self._timeout, metadata=self._metadata), kind, read, cancelled)
 
     @staticmethod
     def _act_here(decide: Callable[[], Any]) -> Any:
@@ -232,12 +258,12 @@ class ExternalEnv:
             raise EpisodeError(error.code, str(error).partition(": ")[2]) from None
 
     @staticmethod
-    def _read(answer: Callable[[], bytes], kind: Any, read: Callable[[Any], Any]) -> Any:
+    def _read(answer: Callable[[], bytes], kind: Any, read: Callable[[Any], Any], cancelled: Tuple[str, str] = _ENDING) -> Any:
         try:
             reply = answer()
         except grpc.RpcError as error:
-            if error.code() is grpc.StatusCode.CANCELLED:  # by nobody here: the call came to a server that is going down
-                raise EpisodeError("UNAVAILABLE", "the worker is ending") from None
+            if error.code() is grpc.StatusCode.CANCELLED:
+                raise EpisodeError(*cancelled) from None
             raise EpisodeError(error.code().name, error.details()) from None
         try:
             return read(query_calls.parse(kind, reply))

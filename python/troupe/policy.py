@@ -132,7 +132,7 @@ class Policy:
         remembered. ValueError, TroupeError."""
         one = self._one
         if self.state_size:
-            one.states[0] = 0 if state is None else state
+            one.states[0] = 0 if state is None else _exact("a state", state, (self.state_size,))
         mask = action_mask if self._description["mask_size"] else None
         action = self._decide(obs, slot, mask, False, _OF_POLICIES + self._place, *self._next_key())
         return action, float(one.logp[0]), (one.states[0].copy() if self.state_size else None)
