@@ -109,6 +109,7 @@ void TextCanvas::Polygon(absl::Span<const env::Point> corners, env::Color color)
     low = {std::min(low.x, corner.x), std::min(low.y, corner.y)};
     high = {std::max(high.x, corner.x), std::max(high.y, corner.y)};
   }
+  bool any = false;
   ForEachCell(low, high, [&](int column, int row, env::Point middle) {
     bool inside = false;
     for (size_t i = 0, j = corners.size() - 1; i < corners.size(); j = i++) {
@@ -117,7 +118,18 @@ void TextCanvas::Polygon(absl::Span<const env::Point> corners, env::Color color)
       if (middle.x < (b.x - a.x) * (middle.y - a.y) / (b.y - a.y) + a.x) inside = !inside;
     }
     if (inside) Put(column, row, MarkOf(color), IsFaint(color));
+    any = any || inside;
   });
+  if (any) return;
+  // However thin it is: it lies between the middles of cells.
+  const bool is_flat = high.x - low.x > high.y - low.y;
+  if ((is_flat ? high.y - low.y : high.x - low.x) > 2 * cell_) return;
+  const env::Point middle{(low.x + high.x) / 2, (low.y + high.y) / 2};
+  if (is_flat) {
+    Line({low.x, middle.y}, {high.x, middle.y}, cell_, color);
+  } else {
+    Line({middle.x, low.y}, {middle.x, high.y}, cell_, color);
+  }
 }
 
 void TextCanvas::Text(env::Point at, std::string_view text, env::Color /*color*/) {

@@ -46,6 +46,16 @@ TEST(TextCanvasTest, ProportionsStayAndWhatLiesOutsideIsCutOff) {
   EXPECT_EQ(canvas.Lines()[3], "     right");
 }
 
+// A cart between two rows is there all the same.
+TEST(TextCanvasTest, WhatIsThinIsSeenWhereverItLies) {
+  TextCanvas canvas(10, 5);
+  canvas.View(0, 0, 10, 10);
+  canvas.Rectangle({2, 3.9}, {7.5, 4.1}, env::colors::Agent(0));
+  canvas.Rectangle({8.9, 6.1}, {9.1, 9.9}, env::colors::Agent(1));
+  canvas.Polygon({{{20, 3}, {30, 4}, {30, 2}}}, env::colors::Agent(2));
+  EXPECT_THAT(canvas.Lines(), ElementsAre("         1", "         1", "", "  000000", ""));
+}
+
 TEST(TextCanvasTest, AnImageIsItsBrightness) {
   TextCanvas canvas(4, 1);
   canvas.View(0, 0, 4, 2);
