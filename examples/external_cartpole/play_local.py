@@ -11,6 +11,8 @@ from cartpole import CartPole
 import troupe
 from troupe.external import EpisodeError
 
+PATIENCE_S = 60  # for a run that has not begun yet
+
 
 def play(env, world):
     """One episode; its return."""
@@ -28,6 +30,8 @@ def play(env, world):
 
 def main():
     returns, world = [], CartPole()
+    print(f"waiting for a run at {sys.argv[1]}, {PATIENCE_S} s at most", flush=True)
+    deadline = time.monotonic() + PATIENCE_S
     with troupe.ExternalEnv(sys.argv[1], local_inference=True) as env:
         while True:
             try:
@@ -36,7 +40,9 @@ def main():
                 if error.code in ("ABORTED", "DEADLINE_EXCEEDED"):
                     continue  # the episode is over without us: begin another
                 if error.code == "UNAVAILABLE" and not returns:
-                    time.sleep(0.5)  # the run has not begun yet
+                    if time.monotonic() > deadline:
+                        sys.exit(f"no run answers at {sys.argv[1]}: got nothing in {PATIENCE_S} s, expected the folder that `troupe train` says")
+                    time.sleep(0.5)
                     continue
                 print(f"the run is over: {error.code}")
                 return

@@ -245,6 +245,12 @@ class OwnDecisionsTest : public ::testing::TestWithParam<bool> {
     }
     return config;
   }
+  /// Of the first weights that act.
+  uint64_t FirstNumber() {
+    EXPECT_TRUE(base::AwaitPolling(absl::Milliseconds(1), base::Deadline::After(absl::Seconds(20)),
+                                   [this] { return book_.acting().number() != 0; }));
+    return book_.acting().number();
+  }
   /// The decision at `step` by weights of that number.
   std::future<Answered> Log(const std::string& id, int step, uint64_t weights, int env = 0) {
     auto promise = std::make_shared<std::promise<Answered>>();
@@ -276,9 +282,7 @@ INSTANTIATE_TEST_SUITE_P(Remembers, OwnDecisionsTest, testing::Bool());
 TEST_P(OwnDecisionsTest, RowsHaveTheVersionThatDecided) {
   const std::string id = *book_.Start({base::Caller::Kind::kUnixSocket, ""}, "");
   std::thread worker([&] { EXPECT_TRUE(rig_.Run(ScriptedGrant(1, 2), 5).ok()); });
-  EXPECT_TRUE(base::AwaitPolling(absl::Milliseconds(1), base::Deadline::After(absl::Seconds(20)),
-                                 [&] { return book_.acting().number() != 0; }));
-  const uint64_t first = book_.acting().number();
+  const uint64_t first = FirstNumber();
   EXPECT_TRUE(Log(id, 0, first).get().ok());
   EXPECT_TRUE(Log(id, 1, first).get().ok());
   std::future<Answered> waits = Log(id, 2, first);
@@ -305,9 +309,7 @@ TEST_P(OwnDecisionsTest, RowsHaveTheVersionThatDecided) {
 TEST_P(OwnDecisionsTest, ACarriedDecisionKeepsItsVersion) {
   const std::string slow = *book_.Start({base::Caller::Kind::kUnixSocket, ""}, "");
   std::thread worker([&] { EXPECT_TRUE(rig_.Run(ScriptedGrant(1, 1), 5).ok()); });
-  EXPECT_TRUE(base::AwaitPolling(absl::Milliseconds(1), base::Deadline::After(absl::Seconds(20)),
-                                 [&] { return book_.acting().number() != 0; }));
-  const uint64_t first = book_.acting().number();
+  const uint64_t first = FirstNumber();
   EXPECT_TRUE(Log(slow, 0, first).get().ok());
   std::future<Answered> waits = Log(slow, 1, first);
   worker.join();
@@ -330,9 +332,7 @@ TEST_P(OwnDecisionsTest, ACarriedDecisionKeepsItsVersion) {
 TEST_P(OwnDecisionsTest, OfAnotherLearnersWeightsTheVersionIsTheOldest) {
   const std::string id = *book_.Start({base::Caller::Kind::kUnixSocket, ""}, "");
   std::thread worker([&] { EXPECT_TRUE(rig_.Run(ScriptedGrant(1, 1), 5, /*epoch=*/1).ok()); });
-  EXPECT_TRUE(base::AwaitPolling(absl::Milliseconds(1), base::Deadline::After(absl::Seconds(20)),
-                                 [&] { return book_.acting().number() != 0; }));
-  const uint64_t first = book_.acting().number();
+  const uint64_t first = FirstNumber();
   EXPECT_TRUE(Log(id, 0, first).get().ok());
   std::future<Answered> waits = Log(id, 1, first);
   worker.join();

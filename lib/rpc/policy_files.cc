@@ -24,25 +24,10 @@ absl::Status CheckBytes(size_t bytes) {
 }  // namespace
 
 absl::Status PolicyFiles::Enter(const std::string& host) {
-  base::MutexLock lock(&calls_mutex_);
-  const auto found = calls_of_.find(host);
-  const int64_t of_host = found == calls_of_.end() ? 0 : found->second;
-  if (calls_ >= kMaxPolicyCalls || (!host.empty() && of_host >= kMaxPolicyCallsOfAddress)) {
-    return absl::ResourceExhaustedError(absl::StrCat("calls of GetPolicies in progress are ", calls_, ", ", of_host,
-                                                     " of this address, expected at most ", kMaxPolicyCalls, " and ",
-                                                     kMaxPolicyCallsOfAddress, " with this one; ask again"));
-  }
-  ++calls_;
-  ++calls_of_[host];
-  return absl::OkStatus();
+  return calls_.Take(host, kMaxPolicyCalls, host.empty() ? kMaxPolicyCalls : kMaxPolicyCallsOfAddress);
 }
 
-void PolicyFiles::Leave(const std::string& host) {
-  base::MutexLock lock(&calls_mutex_);
-  --calls_;
-  const auto found = calls_of_.find(host);
-  if (--found->second == 0) calls_of_.erase(found);
-}
+void PolicyFiles::Leave(const std::string& host) { calls_.GiveBack(host); }
 
 absl::StatusOr<std::shared_ptr<const PolicyImage>> PolicyFiles::NewestLocked() {
   const uint64_t number = acting_.number();

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "lib/base/mutex.h"
 #include "lib/outside/acting_policies.h"
+#include "lib/rpc/address_shares.h"
 
 namespace troupe::rpc {
 
@@ -54,9 +54,7 @@ class PolicyFiles {
 
   const outside::ActingPolicies& acting_;
 
-  base::Mutex calls_mutex_;
-  int64_t calls_ ABSL_GUARDED_BY(calls_mutex_) = 0;
-  std::map<std::string, int64_t> calls_of_ ABSL_GUARDED_BY(calls_mutex_);  ///< by host; none is 0
+  AddressShares calls_{"calls of GetPolicies in progress", "ask again"};
 
   base::Mutex images_mutex_;
   std::deque<std::shared_ptr<const PolicyImage>> images_ ABSL_GUARDED_BY(images_mutex_);  ///< the newest last

@@ -40,35 +40,12 @@ grpc::ByteBuffer Serialized(const absl::StatusOr<serving::ActionAnswer>& answer)
 
 }  // namespace
 
-absl::Status OpenStreams::Take(const std::string& address, const QueryStreamLimits& limits) {
-  base::MutexLock lock(&mutex_);
-  if (all_ >= limits.open) {
-    return absl::ResourceExhaustedError(absl::StrCat("streams of queries are ", all_, ", expected at most ",
-                                                     limits.open, " with this one; ask without a stream"));
-  }
-  const auto found = of_.find(address);
-  const int64_t open = found == of_.end() ? 0 : found->second;
-  if (open >= limits.open_of_address) {
-    return absl::ResourceExhaustedError(absl::StrCat("streams of queries of ", address, " are ", open,
-                                                     ", expected at most ", limits.open_of_address,
-                                                     " with this one; ask without a stream"));
-  }
-  ++all_;
-  ++of_[address];
-  return absl::OkStatus();
-}
-
-void OpenStreams::GiveBack(const std::string& address) {
-  base::MutexLock lock(&mutex_);
-  --all_;
-  const auto found = of_.find(address);
-  if (--found->second == 0) of_.erase(found);
-}
-
 QueryStream::Reactor* QueryStream::Start(QueryStreams* streams, grpc::CallbackServerContext* context,
                                          base::Caller caller) {
   if (streams->queries == nullptr) return new RefusedStream(absl::UnimplementedError("this server answers no queries"));
-  if (const absl::Status taken = streams->open.Take(AddressOf(caller), streams->limits); !taken.ok()) {
+  if (const absl::Status taken =
+          streams->open.Take(AddressOf(caller), streams->limits.open, streams->limits.open_of_address);
+      !taken.ok()) {
     return new RefusedStream(taken);
   }
   // The constructor is private, so make_shared cannot reach it.

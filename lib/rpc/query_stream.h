@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include "lib/base/caller.h"
 #include "lib/base/clock.h"
 #include "lib/base/mutex.h"
+#include "lib/rpc/address_shares.h"
 #include "lib/rpc/limits.h"
 #include "lib/rpc/stream_registry.h"
 #include "lib/serving/action_query.h"
@@ -28,26 +28,13 @@ struct QueryStreamLimits {
   absl::Duration idle = kQueryStreamIdle;
 };
 
-/// The streams that are open, by who has them: "10.0.0.7", or "unix socket" of all of these. Thread-safe.
-class OpenStreams {
- public:
-  /// RESOURCE_EXHAUSTED above a limit: nothing is taken then. `address` is back with GiveBack.
-  absl::Status Take(const std::string& address, const QueryStreamLimits& limits);
-  void GiveBack(const std::string& address);
-
- private:
-  base::Mutex mutex_;
-  int64_t all_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<std::string, int64_t> of_ ABSL_GUARDED_BY(mutex_);  ///< none is 0
-};
-
 /// What all StreamActions streams of a server share. Outlives them.
 struct QueryStreams {
   QueryStreamLimits limits;
   serving::ActionQueries* queries = nullptr;
   StreamRegistry* registry = nullptr;
   base::Clock* clock = nullptr;
-  OpenStreams open;
+  AddressShares open{"streams of queries", "ask without a stream"};  ///< by who has them: "10.0.0.7", "unix socket"
 };
 
 /// One stream of queries, as the server sees it: reads a request, answers it, then the next. A shell for ActionQueries.

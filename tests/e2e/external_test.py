@@ -230,6 +230,17 @@ class ExternalTest(harness.RunningTestCase):
         self.assert_nothing_left()
 
     @harness.by_command(LIBRARY)
+    def test_a_client_that_acts_by_itself_waits_for_a_run_but_not_for_ever(self):
+        run = self.path("runs", "outside")
+        os.makedirs(run)
+        program = f"import sys; sys.argv[1:] = [{run!r}]; import play_local; play_local.PATIENCE_S = 1; play_local.main()"
+        path = os.pathsep.join(os.path.join(self.source, folder) for folder in ("python", "examples/external_cartpole"))
+        done = subprocess.run([sys.executable, "-B", "-c", program], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60,
+                              check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, f"waiting for a run at {run}, 1 s at most\n"))
+        self.assertEqual(done.stderr, f"no run answers at {run}: got nothing in 1 s, expected the folder that `troupe train` says\n")
+
+    @harness.by_command(LIBRARY)
     def test_a_cartpole_trains_with_a_client_that_acts_by_itself(self):
         train = self.start(self.example("external_cartpole/cartpole.yaml"), "--name", "outside", "--set", "experiment.write_interval=512", "--set",
                            "stop={env_steps: 5120}")

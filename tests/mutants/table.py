@@ -242,8 +242,8 @@ MUTANTS = [
     # --- streams of queries
     mutant("an_answer_that_nobody_reads_is_held", "lib/rpc/query_stream.cc", "if (writing_since_ && now -", "if (!MUTANT && writing_since_ && now -",
            ("rpc_query_test", "QueryStreamTest.WhoDoes*")),
-    mutant("one_address_takes_all_streams", "lib/rpc/query_stream.cc", "if (open >= limits.open_of_address) {",
-           "if (!MUTANT && open >= limits.open_of_address) {", ("rpc_query_test", "QueryStreamTest.OneAddress*")),
+    mutant("one_address_takes_all_streams", "lib/rpc/address_shares.cc", "if (is_full || of_address >= most_of_address) {",
+           "if (is_full || (!MUTANT && of_address >= most_of_address)) {", ("rpc_query_test", "QueryStreamTest.OneAddress*")),
     mutant("tables_that_wait_pile_up", "lib/rpc/weight_reactor.cc", "policy_chunks_.resize(chunks_of_begun_table_);",
            "if (!MUTANT) policy_chunks_.resize(chunks_of_begun_table_);", ("rpc_query_test", "WeightFollowerTest.OfTables*")),
 
