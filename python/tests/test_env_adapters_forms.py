@@ -263,6 +263,11 @@ class GymnasiumTest(unittest.TestCase):
         adapter.reset(1)
         self.assertEqual(shown(adapter.step([1, 1])), row([3, 4], [1, 1], ["C", "C"], "C"))
 
+    def test_a_list_whose_ends_differ_is_no_truncated_episode(self):
+        adapter = adapt("x", Lists([((obs(1), obs(2)), {}), ([obs(3), obs(4)], 1.0, [True, False], [False, True], {})]))
+        adapter.reset(1)
+        self.assertEqual(shown(adapter.step([1, 1])), row([3, 4], [1, 1], ["T", "C"], "T"))
+
     def test_who_ended_alone_keeps_a_place_in_the_list(self):
         action = fake.Dict(
             {"b": fake.Discrete(2, 5), "a": fake.MultiDiscrete([2, 2], [1, 3]), "c": fake.Box(-1, 1, (1,))}

@@ -1,9 +1,11 @@
 """The Python half of lib/envhost without its C++ half: ring, rows and errors. The two together: lib/envhost/*_test.cc."""
 
 import os
+import random
 import sys
 import threading
 import time
+import types
 import unittest
 from unittest import mock
 
@@ -170,6 +172,60 @@ class StepsAtOnceTest(unittest.TestCase):
         for block_bytes, most in ((8192, 16), (4096 + (1 << 14), 8), (1 << 20, 1)):
             host.layout = {"block_bytes": block_bytes}
             self.assertEqual(host._steps_at_once(), most)
+
+
+@unittest.skipIf(np is None, "needs numpy")
+class MadeTest(unittest.TestCase):
+    """Environments that are made one after another, as described once."""
+
+    def make(self, **described):
+        """An adapter that has nothing but a description."""
+        description = types.SimpleNamespace(agents=[], state_kind="none", state_space=None, has_agent_mask=False, info_columns=[], max_episode_steps=0)
+        vars(description).update(described)
+        return mock.Mock(description=description)
+
+    def host(self, made):
+        """A host whose environments are `made`: by the arguments that each gets."""
+        host = env_host.EnvHost(None, make_page()[0])
+        host._name, host._args = "x", {"sizes": [1, 2]}
+        patch = mock.patch.object(env_host, "make_adapter", lambda name, args, *_: made(args))
+        patch.start()
+        self.addCleanup(patch.stop)
+        return host
+
+    def test_what_one_does_to_its_arguments_is_its_own_affair(self):
+        seen = []
+
+        def made(args):
+            seen.append(list(args["sizes"]))
+            args["sizes"].clear()
+            return self.make()
+        host = self.host(made)
+        for _ in range(2):
+            host.make_adapter()
+        self.assertEqual(seen, [[1, 2], [1, 2]])
+
+    def test_one_whose_spaces_changed_is_closed_and_refused(self):
+        adapters = [self.make(), self.make(), self.make(max_episode_steps=7)]
+        made = iter(adapters)
+        host = self.host(lambda args: next(made))
+        host.description = host._describe(host.make_adapter())
+        self.assertIs(host.make_adapter(), adapters[1])
+        with self.assertRaisesRegex(_shm_env.BadOutput, "its spaces changed"):
+            host.make_adapter()
+        self.assertEqual((adapters[1].close.call_count, adapters[2].close.call_count), (0, 1))
+
+    def test_a_process_is_seeded_once(self):
+        state = random.getstate(), np.random.get_state()
+        self.addCleanup(lambda: (random.setstate(state[0]), np.random.set_state(state[1])))
+        host = self.host(lambda args: self.make())
+        host.seed_globals(5)
+        first = random.random(), np.random.rand()
+        host.seed_globals(5)
+        self.assertNotEqual((random.random(), np.random.rand()), first, "a reset does not draw the same again")
+        random.seed(5)
+        np.random.seed(5)
+        self.assertEqual((random.random(), np.random.rand()), first)
 
 
 @unittest.skipIf(np is None, "needs numpy")

@@ -1,5 +1,6 @@
-"""troupe.episode_callbacks: how long callbacks may take, without an environment."""
+"""troupe.episode_callbacks: how long callbacks may take, and what they know of an episode, without an environment."""
 
+import json
 import os
 import signal
 import sys
@@ -10,9 +11,10 @@ from unittest import mock
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+from troupe import _shm_host as shm  # noqa: E402
 from troupe import episode_callbacks  # noqa: E402
 from troupe.callbacks import Callback, EpisodeContext  # noqa: E402
-from troupe.episode_callbacks import CallbackTimeout, EpisodeCallbacks  # noqa: E402
+from troupe.episode_callbacks import CallbackTimeout, EpisodeCallbacks, EpisodeWatch  # noqa: E402
 
 
 class Busy(Callback):
@@ -160,6 +162,87 @@ class EpisodeCallbacksTest(unittest.TestCase):
                 self.call(callbacks)
             self.assertEqual((callbacks.off, quick.calls), (off, calls))
             callbacks._on_alarm(signal.SIGALRM, None)  # one that comes late strikes nobody
+
+
+class Notes(Callback):
+    """Writes down what it knows of each episode, and tracks each agent's return of each step."""
+
+    def __init__(self):
+        self.episodes, self.starts = [], []
+
+    def on_episode_start(self, ctx):
+        self.starts.append(dict(ctx.policies))
+
+    def on_episode_step(self, ctx):
+        ctx.track("Return", sum(ctx.returns.values()))
+
+    def on_episode_end(self, ctx):
+        self.episodes.append({"env": ctx.env, "agents": ctx.agents, "policies": ctx.policies, "returns": ctx.returns, "length": ctx.length})
+
+
+class EpisodeWatchTest(unittest.TestCase):
+    """Two agents of an environment, whose episodes a test plays by hand."""
+
+    def setUp(self):
+        self.notes = Notes()
+        callbacks = EpisodeCallbacks([], 60)
+        callbacks._names, callbacks._callbacks = ["Notes"], [self.notes]
+        self.header, self.players, self.tracked = [0] * 16, bytearray(2 * shm.PLAYER_BYTES), bytearray(shm.TRACKED_BYTES)
+        self.header[shm.BLOCK_CALLBACKS] = 1
+        self.adapter = types.SimpleNamespace(env="the environment", kept_infos={})
+        self.watch = EpisodeWatch(callbacks, ["a", "b"], self.header, memoryview(self.players), memoryview(self.tracked))
+
+    def play(self, steps, *, a, b):
+        """An episode of these rewards, [(of a, of b)]; a and b: who plays them."""
+        for index, player in enumerate((a, b)):
+            data = bytes([len(player)]) + player.encode()
+            self.players[index * shm.PLAYER_BYTES : index * shm.PLAYER_BYTES + len(data)] = data
+        self.watch.begin(self.adapter, types.SimpleNamespace(observations=[1, 1], rewards=[0.0, 0.0]))
+        for rewards in steps:
+            self.watch.acting(memoryview(bytes([1, 1])))
+            self.watch.stepped(self.adapter, types.SimpleNamespace(observations=[1, 1], rewards=rewards))
+        self.watch.end()
+        return json.loads(bytes(self.tracked[: self.header[shm.BLOCK_CALLBACK_BYTES]]))
+
+    def test_an_episode_has_its_players_and_the_sums_of_its_rewards(self):
+        self.play([(1.0, 0.5), (2.0, -1.0), (4.0, 0.0)], a="main", b="old")
+        self.play([(1.0, 0.0)], a="other", b="main")
+        self.assertEqual(self.notes.episodes, [
+            {"env": "the environment", "agents": ["a", "b"], "policies": {"a": "main", "b": "old"}, "returns": {"a": 7.0, "b": -0.5}, "length": 3},
+            {"env": "the environment", "agents": ["a", "b"], "policies": {"a": "other", "b": "main"}, "returns": {"a": 1.0, "b": 0.0}, "length": 1}])
+        self.assertEqual(self.notes.starts, [{"a": "main", "b": "old"}, {"a": "other", "b": "main"}], "known before the first step")
+
+    def test_what_an_episode_tracks_is_its_mean(self):
+        self.assertEqual(self.play([(1.0, 0.0), (2.0, 0.0), (1.0, 4.0)], a="main", b="main"), {"tracked": [["Return", 4.0, 1]], "off": ""})
+        self.watch.end()
+        said = json.loads(bytes(self.tracked[: self.header[shm.BLOCK_CALLBACK_BYTES]]))
+        self.assertEqual((said, len(self.notes.episodes)), ({"tracked": [], "off": ""}, 1), "an end without an episode says nothing")
+
+    def test_episodes_of_other_environments_add_up(self):
+        class Tracks(Callback):
+            """Tracks an episode's length."""
+
+            def on_episode_end(self, ctx):
+                ctx.track("Length", ctx.length)
+        callbacks = EpisodeCallbacks([], 60)
+        callbacks._names, callbacks._callbacks = ["Tracks"], [Tracks()]
+        episodes = [{"length": length, "returns": {}, "policies": {}} for length in (3, 5)]
+        said = episode_callbacks.call_ended(callbacks, episodes, 10)
+        self.assertEqual(said, {"called": 2, "tracked": [["Length", 8.0, 2]], "off": ""})
+
+    def test_after_one_raised_none_is_called(self):
+        class Raises(Callback):
+            """Does."""
+
+            def on_episode_end(self, ctx):
+                raise KeyError("broken")
+        quick = Notes()
+        callbacks = EpisodeCallbacks([], 60)
+        callbacks._names, callbacks._callbacks = ["Raises", "Notes"], [Raises(), quick]
+        callbacks.begin_request()
+        callbacks.call("on_episode_end", EpisodeContext(None))
+        self.assertRegex(callbacks.off, "^on_episode_end of Raises: KeyError: 'broken'")
+        self.assertEqual(quick.episodes, [])
 
 
 if __name__ == "__main__":

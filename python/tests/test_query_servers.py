@@ -94,6 +94,19 @@ class ClientTestCase(unittest.TestCase):
 
 
 @unittest.skipUnless(HAVE_CLIENT, "grpcio, numpy and protobuf are not installed")
+class OrderTest(unittest.TestCase):
+    def test_one_that_was_not_there_is_asked_last_for_a_while(self):
+        from troupe.query_calls import DOWN_S, Servers
+        now = [100.0]
+        servers = Servers(2, 1, lambda: now[0])
+        servers.failed(0)
+        for _ in range(4):
+            self.assertEqual([server for server, _ in servers.tries()], [1, 0])
+        now[0] += DOWN_S
+        self.assertEqual({next(servers.tries())[0] for _ in range(2)}, {0, 1}, "in turns again")
+
+
+@unittest.skipUnless(HAVE_CLIENT, "grpcio, numpy and protobuf are not installed")
 class ServersTest(ClientTestCase):
     def test_are_asked_in_turns_and_one_that_is_gone_costs_no_call(self):
         servers = [FakeServer(self) for _ in range(3)]
@@ -161,6 +174,15 @@ class ServersTest(ClientTestCase):
         with self.assertRaisesRegex(ValueError, "states has agent 'c', of which there is no observation"):
             client.compute_agents({"a": [1.0]}, states={"c": state})
         self.assertEqual(client.list_policies(), {"p": {"latest": (3, 7), "best": (2, 5)}})
+
+    def test_each_agent_gets_its_own_answer(self):
+        def answer(request):
+            asked = query_pb2.ComputeActionsRequest.FromString(request)
+            return query_pb2.ComputeActionsReply(policies=[
+                query_pb2.QueryActions(policy_id="p", rows=1, action_dtypes=[2], actions=rows.obs, sampled_actions=rows.obs, action_logp=[0.0])
+                for rows in asked.policies]).SerializeToString()
+        answers = self.client(FakeServer(self, answer).address).compute_agents({"b": [1.0], "a": [2.0], "c": [3.0]})
+        self.assertEqual({agent: struct.unpack("<f", each.actions.tobytes())[0] for agent, each in answers.items()}, {"b": 1.0, "a": 2.0, "c": 3.0})
 
     def test_outputs_that_were_not_asked_for_are_none(self):
         server = FakeServer(self, lambda request: query_pb2.ComputeActionsReply(

@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Would the tests notice? Compiles the mutants of table.py into a scratch copy of the sources, each behind a switch, and runs the tests that are
-to kill it: first without a mutant, when all pass, then with each, when one fails or hangs.
+"""Would the tests notice? Plants the mutants of table.py in a scratch copy of the sources and runs the tests that have to kill each: first without
+a mutant, when all pass, then with each, when one fails or hangs. Mutants in C++ are compiled all at once, each behind a switch. A mutant in Python is
+an edit, undone after its tests.
 
   tests/mutants/run.py                          all: one build (5 to 20 minutes), then a few seconds a mutant
   tests/mutants/run.py clip entropy             those whose name has one of the words
   tests/mutants/run.py --only-check             only whether every old text is in its file exactly once, and every filter finds a test
+  tests/mutants/run.py --only-python            the mutants in Python, which need no build
   tests/mutants/run.py --dir DIR                the scratch copy (default build/mutants), which the next run builds on
   tests/mutants/run.py --build-prefix 'nice'    a command before the build's, --without-torch what needs LibTorch is left out
 
+Run it with a Python that has what the tests need (numpy, grpcio, protobuf): a test that skips has not run.
 Exit status 1: a mutant survived, or no longer fits the sources; 2: a test fails without a mutant.
 """
 
 import argparse
+import ast
 import fnmatch
 import json
 import os
@@ -34,12 +38,24 @@ SWITCH = "tests/mutants/switch.h"
 SECONDS = 180  # for a test with a mutant: one that hangs is killed
 
 
+def is_python(mutant):
+    return all(file.endswith(".py") for file, _, _ in mutant.edits)
+
+
+def python_file(name):
+    """Of the tests that ctest calls python_NAME_test."""
+    return f"tests/test_{name.removeprefix('python_').removesuffix('_test')}.py"
+
+
 def test_names():
-    """What gtest would call the tests of all sources; an instance of a TEST_P stands for all."""
+    """What gtest and unittest would call the tests of all sources; an instance of a TEST_P stands for all."""
     names = set()
     for path in [path for folder in ("lib", "services", "tests") for path in (ROOT / folder).rglob("*_test.cc")]:
         for kind, suite, test in re.findall(r"^TEST(|_F|_P)\(\s*(\w+),\s*(\w+)\)", path.read_text(), re.M):
             names.add(f"All/{suite}.{test}/0" if kind == "_P" else f"{suite}.{test}")
+    for path in (ROOT / "python" / "tests").glob("test_*.py"):
+        suites = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
+        names |= {f"{suite.name}.{test.name}" for suite in suites for test in suite.body if isinstance(test, ast.FunctionDef)}
     return names
 
 
@@ -55,13 +71,25 @@ def misfits(mutants):
             count = (ROOT / file).read_text().count(old)
             if count != 1:
                 found.append(f"{mutant.name}: {file} has {count} times {old!r}, expected once")
-            if "MUTANT" not in new:
-                found.append(f"{mutant.name}: {new!r} does not say MUTANT")
+            if is_python(mutant) == ("MUTANT" in new):
+                found.append(f"{mutant.name}: {new!r} says MUTANT in Python, or does not in C++")
+        if is_python(mutant):
+            found += [f"{mutant.name}: there is no python/{python_file(name)}" for name, _ in mutant.tests if not (ROOT / "python" / python_file(name)).is_file()]
+            for file, text in edited(mutant).items():
+                compile(text, file, "exec")  # one that cannot be imported would be killed by every test
     tests = test_names()
     for mutant in mutants:
         found += [f"{mutant.name}: no test of {name} is called {tests_filter}" for name, tests_filter in mutant.tests if not finds_a_test(tests_filter, tests)]
     names = [mutant.name for mutant in mutants]
     return found + [f"{name}: there are {names.count(name)} of that name" for name in sorted(set(names)) if names.count(name) > 1]
+
+
+def edited(mutant):
+    """file -> its text with the edits of a mutant in Python."""
+    texts = {}
+    for file, old, new in mutant.edits:
+        texts[file] = (texts.get(file) or (ROOT / file).read_text()).replace(old, new)
+    return texts
 
 
 def sources():
@@ -136,10 +164,70 @@ def run_test(command, tests_filter, mutant):
     return done.returncode == 0, failed[0]
 
 
+def run_python_test(to, name, tests_filter):
+    """(whether it passed, what it said last of a failure)"""
+    patterns = [word for pattern in tests_filter.split(":") for word in ("-k", f"*.{pattern}")]
+    try:
+        done = subprocess.run([sys.executable, "-B", "-m", "unittest", *patterns, python_file(name)], cwd=to / "python", capture_output=True, text=True,
+                              errors="replace", timeout=SECONDS, stdin=subprocess.DEVNULL, check=False)
+    except subprocess.TimeoutExpired:
+        return False, f"it hung for {SECONDS} s"
+    if re.search(r"^(Ran 0 tests|OK \(skipped)", done.stderr, re.M):
+        return True, "no test ran, or one skipped"
+    failed = re.findall(r"^(?:FAIL|ERROR): (\S+)", done.stderr, re.M) or [f"exit status {done.returncode}"]
+    return done.returncode == 0, failed[0]
+
+
+def run_chosen(chosen, run):
+    """Each mutant's tests by `run(mutant, name, filter)`, until one of them kills it; run(None, ...) without a mutant. -> the names of those that
+    survived, or None where a test fails without one."""
+    for name, tests_filter in sorted({test for _, tests in chosen for test in tests}):
+        passed, why = run(None, name, tests_filter)
+        if not passed or why.startswith("no test"):
+            print(f"without a mutant {name} {tests_filter} fails: {why}")
+            return None
+    survived = []
+    for mutant, tests in chosen:
+        for name, tests_filter in tests:
+            passed, why = run(mutant, name, tests_filter)
+            if not passed:
+                print(f"killed    {mutant.name}  by {name}: {why}", flush=True)
+                break
+        else:
+            survived.append(mutant.name)
+            print(f"SURVIVED  {mutant.name}  {', '.join(name for name, _ in tests)}", flush=True)
+    return survived
+
+
+def run_python(to, chosen):
+    """As run_chosen."""
+    shutil.copytree(ROOT / "python", to / "python", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def run(mutant, name, tests_filter):
+        texts = edited(mutant) if mutant else {}
+        for file, text in texts.items():
+            (to / file).write_text(text)
+        try:
+            return run_python_test(to, name, tests_filter)
+        finally:
+            for file in texts:
+                shutil.copy2(ROOT / file, to / file)
+    return run_chosen(chosen, run)
+
+
+def run_cpp(arguments, chosen):
+    """As run_chosen. All mutants are compiled in, whichever run: the next run finds them built."""
+    copy_sources(arguments.dir, [mutant for mutant in MUTANTS if not is_python(mutant)])
+    targets = sorted({name for _, tests in chosen for name, _ in tests})
+    commands = build(arguments.dir, targets, arguments.build_prefix, not arguments.without_torch)
+    return run_chosen(chosen, lambda mutant, name, tests_filter: run_test(commands[name], tests_filter, mutant.name if mutant else ""))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*")
     parser.add_argument("--only-check", action="store_true")
+    parser.add_argument("--only-python", action="store_true")
     parser.add_argument("--dir", type=pathlib.Path, default=ROOT / "build" / "mutants")
     parser.add_argument("--build-prefix", type=shlex.split, default=[])
     parser.add_argument("--without-torch", action="store_true")
@@ -152,32 +240,19 @@ def main():
         print(f"{len(MUTANTS)} mutants, {len(wrong)} faults")
         return 1 if wrong else 0
 
-    chosen = []
+    in_python, in_cpp = [], []
     for mutant in MUTANTS:
         tests = [test for test in mutant.tests if not arguments.without_torch or test[0] not in NEEDS_TORCH]
         if tests and (not arguments.words or any(word in mutant.name for word in arguments.words)):
-            chosen.append((mutant, tests))
-    # All are compiled in, whichever run: the next run finds them built.
-    copy_sources(arguments.dir, MUTANTS)
-    targets = sorted({name for _, tests in chosen for name, _ in tests})
-    commands = build(arguments.dir, targets, arguments.build_prefix, not arguments.without_torch)
-
-    for name, tests_filter in sorted({test for _, tests in chosen for test in tests}):
-        passed, why = run_test(commands[name], tests_filter, "")
-        if not passed or why.startswith("no test"):
-            print(f"without a mutant {name} --gtest_filter={tests_filter} fails: {why}")
-            return 2
-    survived = []
-    for mutant, tests in chosen:
-        for name, tests_filter in tests:
-            passed, why = run_test(commands[name], tests_filter, mutant.name)
-            if not passed:
-                print(f"killed    {mutant.name}  by {name}: {why}", flush=True)
-                break
-        else:
-            survived.append(mutant.name)
-            print(f"SURVIVED  {mutant.name}  {', '.join(name for name, _ in tests)}", flush=True)
-    print(f"{len(chosen) - len(survived)} killed, {len(survived)} survived, of {len(MUTANTS)} mutants")
+            (in_python if is_python(mutant) else in_cpp).append((mutant, tests))
+    survived = run_python(arguments.dir, in_python)
+    if survived is not None and in_cpp and not arguments.only_python:
+        others = run_cpp(arguments, in_cpp)
+        survived = None if others is None else survived + others
+    if survived is None:
+        return 2
+    count = len(in_python) + (0 if arguments.only_python else len(in_cpp))
+    print(f"{count - len(survived)} killed, {len(survived)} survived, of {len(MUTANTS)} mutants")
     return 1 if survived else 0
 
 
