@@ -2,7 +2,7 @@
 # which services/torch_launcher finds at run time. docs/adr/0018-bundle.md says why and what it costs.
 #
 # Compiled is all as in the preset release, with the same flags, so that ccache serves the objects. What ships says so itself: BUNDLE in
-# troupe_test, troupe_benchmark and troupe_executable; './troupe bundle' installs the component "bundle".
+# troupe_test, troupe_benchmark and troupe_executable. './troupe wheel' installs the component "product", './troupe bundle' that and "bundle".
 
 # Debian has no archive of these: Google Benchmark, which no program of the bundle uses, stays shared; spdlog and fmt are made below.
 set(_portable_shared libbenchmark)
@@ -93,55 +93,80 @@ add_link_options(LINKER:--gc-sections LINKER:--as-needed)
 
 # --- the bundle ------------------------------------------------------------------------------------------------------------------
 
-# Everything that the bundle holds and a compiler makes.
+# What a compiler makes of the product: all that wheels hold. Its files are the component "product".
+add_custom_target(troupe_product)
+# What a compiler makes of the bundle: the product, and tests and benches, whose files are the component "bundle".
 add_custom_target(troupe_bundled)
+add_dependencies(troupe_bundled troupe_product)
 
-# Whether the target is linked with LibTorch, by itself or through a library.
+# Whether the target is linked with LibTorch, by itself or through a library. A target is asked once: without this memory the same libraries are
+# walked again on every path that leads to them, minutes in all.
 function(_troupe_needs_libtorch out target)
-  set(${out} FALSE PARENT_SCOPE)
-  if(NOT TARGET ${target})
+  get_property(known GLOBAL PROPERTY _troupe_needs_libtorch_${target})
+  if(NOT known STREQUAL "")
+    set(${out} ${known} PARENT_SCOPE)
     return()
+  endif()
+  set(needs FALSE)
+  set(imported FALSE)
+  if(TARGET ${target})
+    get_target_property(imported ${target} IMPORTED)
   endif()
   if(target STREQUAL "troupe::libtorch")
-    set(${out} TRUE PARENT_SCOPE)
-    return()
-  endif()
-  get_target_property(imported ${target} IMPORTED)
-  if(imported)
-    return()
-  endif()
-  foreach(property IN ITEMS LINK_LIBRARIES INTERFACE_LINK_LIBRARIES)
-    get_target_property(deps ${target} ${property})
-    foreach(dep IN LISTS deps)
-      _troupe_needs_libtorch(needs ${dep})
-      if(needs)
-        set(${out} TRUE PARENT_SCOPE)
-        return()
-      endif()
+    set(needs TRUE)
+  elseif(TARGET ${target} AND NOT imported)
+    foreach(property IN ITEMS LINK_LIBRARIES INTERFACE_LINK_LIBRARIES)
+      get_target_property(deps ${target} ${property})
+      foreach(dep IN LISTS deps)
+        if(NOT needs)
+          _troupe_needs_libtorch(needs ${dep})
+        endif()
+      endforeach()
     endforeach()
-  endforeach()
+  endif()
+  set_property(GLOBAL PROPERTY _troupe_needs_libtorch_${target} ${needs})
+  set(${out} ${needs} PARENT_SCOPE)
+endfunction()
+
+# Sets `component`: what a file for that folder of the bundle belongs to.
+macro(_troupe_component folder)
+  if("${folder}" MATCHES "^(tests|bench)$")
+    set(component bundle)
+  else()
+    set(component product)
+  endif()
+endmacro()
+
+# troupe_bundle_target(troupe-torch product libexec/troupe): the component's build makes it, and it is installed into that folder.
+function(troupe_bundle_target target component folder)
+  if(component STREQUAL "product")
+    add_dependencies(troupe_product ${target})
+  else()
+    add_dependencies(troupe_bundled ${target})
+  endif()
+  install(TARGETS ${target} RUNTIME DESTINATION ${folder} COMPONENT ${component} LIBRARY DESTINATION ${folder} COMPONENT ${component})
 endfunction()
 
 # troupe_bundle_program(training_test tests): into tests/, or, where it needs LibTorch, into libexec/troupe/ with a link to the launcher in
 # tests/ that bears its name.
 function(troupe_bundle_program target folder)
-  add_dependencies(troupe_bundled ${target})
+  _troupe_component(${folder})
   _troupe_needs_libtorch(needs_libtorch ${target})
   if(NOT needs_libtorch)
-    install(TARGETS ${target} RUNTIME DESTINATION ${folder} COMPONENT bundle)
+    troupe_bundle_target(${target} ${component} ${folder})
     return()
   endif()
-  install(TARGETS ${target} RUNTIME DESTINATION libexec/troupe COMPONENT bundle)
+  troupe_bundle_target(${target} ${component} libexec/troupe)
   install(
     CODE "file(MAKE_DIRECTORY \"\${CMAKE_INSTALL_PREFIX}/${folder}\")
           file(CREATE_LINK ../libexec/troupe/troupe-torch \"\${CMAKE_INSTALL_PREFIX}/${folder}/${target}\" SYMBOLIC)"
-    COMPONENT bundle)
+    COMPONENT ${component})
 endfunction()
 
 # troupe_bundle_library(troupe_envs_c python/troupe/envs): into that folder, and the shared Abseil that it needs into _lib/ beside it.
 function(troupe_bundle_library target folder)
-  add_dependencies(troupe_bundled ${target})
-  install(TARGETS ${target} LIBRARY DESTINATION ${folder} COMPONENT bundle)
+  _troupe_component(${folder})
+  troupe_bundle_target(${target} ${component} ${folder})
   install(
     CODE "file(GET_RUNTIME_DEPENDENCIES LIBRARIES \"$<TARGET_FILE:${target}>\" RESOLVED_DEPENDENCIES_VAR needed PRE_INCLUDE_REGEXES ^libabsl_ PRE_EXCLUDE_REGEXES .)
           foreach(file IN LISTS needed)
@@ -149,14 +174,15 @@ function(troupe_bundle_library target folder)
             file(REAL_PATH \"\${file}\" real)
             file(INSTALL \"\${real}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${folder}/_lib\" RENAME \"\${name}\")
           endforeach()"
-    COMPONENT bundle)
+    COMPONENT ${component})
 endfunction()
 
 # What is copied as it is.
 configure_file(${CMAKE_CURRENT_LIST_DIR}/portable/README.md.in ${CMAKE_BINARY_DIR}/generated/bundle/README.md @ONLY)
-install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_BINARY_DIR}/generated/bundle/README.md DESTINATION . COMPONENT bundle)
+install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION . COMPONENT product)
+install(FILES ${CMAKE_BINARY_DIR}/generated/bundle/README.md DESTINATION . COMPONENT bundle)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/examples DESTINATION . COMPONENT bundle PATTERN __pycache__ EXCLUDE)
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/python/troupe DESTINATION python COMPONENT bundle PATTERN __pycache__ EXCLUDE)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/python/troupe DESTINATION python COMPONENT product PATTERN __pycache__ EXCLUDE)
 install(FILES ${CMAKE_SOURCE_DIR}/lib/env/plugin_abi.h ${CMAKE_SOURCE_DIR}/lib/env/plugin_sdk.h DESTINATION include/troupe/lib/env COMPONENT bundle)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/tests/parity DESTINATION tests COMPONENT bundle FILES_MATCHING PATTERN "*_reference.json" PATTERN __pycache__ EXCLUDE)
 install(FILES ${CMAKE_SOURCE_DIR}/bench/learning.py DESTINATION bench COMPONENT bundle)
@@ -176,5 +202,5 @@ list(APPEND _portable_packages ${_portable_owners})
 list(REMOVE_DUPLICATES _portable_packages)
 foreach(package IN LISTS _portable_packages)
   file(REAL_PATH /usr/share/doc/${package}/copyright copyright)
-  install(FILES ${copyright} DESTINATION licenses RENAME ${package} COMPONENT bundle)
+  install(FILES ${copyright} DESTINATION licenses RENAME ${package} COMPONENT product)
 endforeach()

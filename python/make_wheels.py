@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What './troupe wheel' runs: writes the wheels from the folder that './troupe bundle' packs, and from LibTorch (ADR 48).
+"""What './troupe wheel' runs: writes the wheels from the product as './troupe bundle' lays it out, and from LibTorch (ADR 48).
 
   python/make_wheels.py BUNDLE LIBTORCH OUT [--time SECONDS]
 
