@@ -6,8 +6,8 @@
 
 Needs the programs built (./troupe build and ./troupe bench) and nothing else running: three quarters of an hour, and as much for the
 peers' programs, whose virtual environments bench/peers/run.py makes on first use (--skip peers leaves them out). --python is an
-interpreter with numpy, gymnasium, pettingzoo, mpe2, lbforaging and supersuit. A figure that cannot be measured here is said to be so,
-never left out in silence. A bar that is missed, and what was recorded last, have the memcpy of their machine beside them: machines differ.
+interpreter with numpy, gymnasium, pettingzoo, mpe2, lbforaging and supersuit. A figure that cannot be measured here is printed as not
+measured; the documents have a row for each figure of the recorded run, and for no other. A bar that is missed, and what was recorded last, have the memcpy of their machine beside them: machines differ.
 
 Results are written to --json (build/bench.json) after every program; with --go-on those of a run that was cut short, of the same machine
 and commit, are kept. --record makes the run the recorded one (bench/recorded.json, a whole run or none) and writes the tables as --docs
@@ -117,9 +117,7 @@ def memcpy(figures):
 
 def cells(figure, figures):
     """figure, measured, beside it, target; `figures` has all that the run measured"""
-    entry = figures.get(figure.what)
-    if entry is None:
-        return [figure.what, NOT_RECORDED, "", figure.target()]
+    entry = figures[figure.what]
     if "error" in entry:
         return [figure.what, f"not measured: {entry['error']}", "", figure.target()]
     met = figure.met(entry["value"])
@@ -140,28 +138,26 @@ def last(figure, recorded):
 
 
 def heading(recorded):
-    if not recorded:
-        return f"No run is recorded yet: `bench/all.py --record` does.\n\n"
     return (f"One run: {recorded['machine']}, commit {recorded['commit']}, {recorded['date']}, medians of {recorded['rounds']} rounds where a "
             f"program repeats.\n\n")
+
+
+def recorded_figures(recorded):
+    """(program, figure) of those that the run measured: a row without a figure would say nothing."""
+    return [(program, figure) for program in PROGRAMS for figure in program.figures if "value" in recorded["figures"].get(figure.what, {})]
 
 
 def benchmarks_table(recorded):
     """docs/benchmarks.md between its marks."""
     lines = [heading(recorded), row(["figure", "measured", "beside it", "target", "program"]), "|---|---|---|---|---|\n"]
-    for program in PROGRAMS:
-        for figure in program.figures:
-            lines.append(row([*cells(figure, recorded.get("figures", {})), program.name]))
+    lines += [row([*cells(figure, recorded["figures"]), program.name]) for program, figure in recorded_figures(recorded)]
     return "".join(lines)
 
 
 def readme_table(recorded):
     """README.md between its marks."""
     lines = [heading(recorded), row(["figure", "measured", "beside it"]), "|---|---|---|\n"]
-    for program in PROGRAMS:
-        for figure in program.figures:
-            if figure.in_readme:
-                lines.append(row(cells(figure, recorded.get("figures", {}))[:3]))
+    lines += [row(cells(figure, recorded["figures"])[:3]) for _, figure in recorded_figures(recorded) if figure.in_readme]
     return "".join(lines)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Memory of a job in which policies come and go all the time (docs/benchmarks.md, "Memory over an hour").
+"""Memory of a job in which policies come and go all the time (docs/benchmarks.md, "Others, by command").
 
     bench/soak.py build/release [--minutes 60] [--warm-up 0.34] [--policies 200] [--capacity 4] [--json FILE] [--limit MIB_PER_HOUR]
 

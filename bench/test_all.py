@@ -382,6 +382,19 @@ class RunTest(unittest.TestCase):
         # A part that does not measure it says nothing of it.
         self.assertRegex(self.all("--only", "update")[1], r"\| the same, 2 threads \| 54\.5 % \|  \| ≥ 58: \*\*missed\*\* \| 54\.5 % \(2 x a cpu, memcpy 11\.9 GB/s, ")
 
+    def test_what_the_recorded_run_did_not_measure_has_no_row(self):
+        self.broken["weights"] = None, "/no/bench: No such file or directory"
+        self.all("--python", "python3", "--record")
+        recorded = json.loads((self.folder / "recorded.json").read_text())
+        del recorded["figures"]["worker: private memory"]
+        (self.folder / "recorded.json").write_text(json.dumps(recorded))
+        self.assertEqual(self.all("--docs"), (0, ""))
+        for name in ("docs/benchmarks.md", "README.md"):
+            table = self.document(name).partition(bench_all.MARKS[0])[2].partition(bench_all.MARKS[1])[0]
+            for absent in ("not recorded", "not measured", "weights of 0.33 MB", "worker: private memory"):
+                self.assertNotIn(absent, table)
+            self.assertIn("| worker: from start until an update of its samples | 0.02 s |", table)
+
     def test_without_a_recorded_run_there_is_nothing_to_write_and_it_says_so(self):
         before = self.document("docs/benchmarks.md"), self.document("README.md")
         with contextlib.redirect_stderr(io.StringIO()) as said:

@@ -10,8 +10,9 @@ from zoo_tasks import ALGORITHMS, ENV_STEPS, NETWORKS, PYTHON_ENV_STEPS, TASKS
 HEAD = """\
 # Results
 
-What the environments that come with Troupe, and two packages of Python, give after training: written by
-`bench/zoo.py`, one command that can be stopped and goes on ([how](benchmarks.md#others-by-command)).
+What agents return after training in the environments that come with Troupe. `bench/zoo.py` wrote this page: one
+command that you can stop and that goes on where it was ([how](benchmarks.md#others-by-command)). It has a row for
+what was trained, and no other.
 
 A cell is an environment, an algorithm and a network, actor and critic alike: an MLP, of two layers of 64 where the
 example says nothing else, or a GRU of 64 units behind a layer of 64. It trains {steps:,} env steps, in Python
@@ -59,17 +60,15 @@ def seeds_of(record, task, algorithm, network):
     return {seed: entry for seed, entry in found.items() if entry}
 
 
-def seeds_in_words(record, done, failed):
-    """"1, 2; not run: 3"."""
-    left = [seed for seed in record["seeds"] if seed not in done and seed not in failed]
+def seeds_in_words(done, failed):
+    """"1, 2; failed: 3"."""
     parts = [", ".join(map(str, done))] if done else []
     parts += [f"failed: {', '.join(map(str, failed))}"] if failed else []
-    parts += [f"not run: {', '.join(map(str, left))}"] if left else []
     return "; ".join(parts)
 
 
 def rows_of(record, task, algorithm, network):
-    """The rows of a cell, one a measure; one row where it failed, was not run, or makes no sense, of all networks where none does."""
+    """The rows of a cell, one a measure; one row where it failed or makes no sense, of all networks where none does; none where it was not run."""
     begin = (f"`{task.name}`", algorithm, network.upper())
     why = task.why_not(algorithm, network)
     if why is not None:
@@ -80,8 +79,10 @@ def rows_of(record, task, algorithm, network):
     entries = seeds_of(record, task, algorithm, network)
     done = {seed: entry for seed, entry in entries.items() if "measures" in entry}
     failed = [seed for seed, entry in entries.items() if "error" in entry]
+    if not entries:
+        return []
     if not done:
-        words = f"failed: {entries[failed[0]]['error']}" if failed else "not run"
+        words = f"failed: {entries[failed[0]]['error']}"
         return [(*begin, "", words.replace("|", "/").replace("\n", " "), *[""] * 7)]
     published = task.published.get(algorithm, task.published.get("*"))
     found = []
@@ -95,7 +96,7 @@ def rows_of(record, task, algorithm, network):
             number(statistics.mean(deterministic)), "-" if random is None else number(random),
             f"{published[0]} ({published[1]})" if published and measure is task.measures[0] else "-",
             f"{next(iter(done.values()))['env_steps']:,}", f"{statistics.mean(entry['wall_clock_s'] for entry in done.values()):.0f}",
-            seeds_in_words(record, done, failed),
+            seeds_in_words(done, failed),
         ))
     return found
 
@@ -122,14 +123,21 @@ def page(record):
     """The text of docs/results.md."""
     text = HEAD.format(steps=ENV_STEPS, python_steps=PYTHON_ENV_STEPS, machines=machines(record))
     for family in families():
+        tried = [task for task in TASKS if task.family == family and was_tried(record, task)]
+        if not tried:
+            continue
         text += f"\n## {family}\n\n"
-        if any(entry.get("measures") for task in TASKS if task.family == family for key, entry in record["cells"].items() if key.startswith(task.name + "/")):
+        if any(entry.get("measures") for task in tried for key, entry in record["cells"].items() if key.startswith(task.name + "/")):
             text += f"![Learning curves: {family.lower()}](images/{picture(family)})\n\n"
         text += row(COLUMNS) + "|" + "---|" * len(COLUMNS) + "\n"
-        for task in TASKS:
-            if task.family == family:
-                text += "".join(row(cell) for algorithm in ALGORITHMS for network in NETWORKS for cell in rows_of(record, task, algorithm, network))
+        for task in tried:
+            text += "".join(row(cell) for algorithm in ALGORITHMS for network in NETWORKS for cell in rows_of(record, task, algorithm, network))
     return text
+
+
+def was_tried(record, task):
+    """Whether a cell of the environment was trained, or failed."""
+    return any(seeds_of(record, task, algorithm, network) for algorithm in ALGORITHMS for network in NETWORKS)
 
 
 def point_at(curve, step):
