@@ -6,6 +6,7 @@ import re
 import harness
 import pages
 
+# Those of libraries that train have a table of their names.
 PAGES = {"rllib": "RLlib", "xuance": "XuanCe", "skrl": "skrl", "stable_baselines3": "Stable-Baselines3"}
 
 
@@ -25,7 +26,7 @@ class MigrationTest(pages.PageTestCase):
 
     @harness.by_command(os.environ.get("TROUPE_ACTING_LIBRARY"))
     def test_our_side_runs(self):
-        for page in PAGES:
+        for page in ("pettingzoo", *PAGES):
             with self.subTest(page):
                 self.assertGreaterEqual(len(self.follow("docs", "migration", f"{page}.md")), 3)
                 os.rename(self.path("runs"), self.path(f"runs_{page}"))
