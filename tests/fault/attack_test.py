@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """What attacks on a port do to the server and to honest peers: memory, how long honest peers wait, when it accepts again, how fast it trains.
 
-  attack_test.py TROUPE SOURCE                 the short form: each attack for a second or two, against `troupe serve`, with room for busy machines
+  attack_test.py TROUPE SOURCE                 the short form: each attack for a second or two, against `troupe serve`, with room for busy machines; and
+                                               that `troupe learner` goes on training while it is attacked
   attack_test.py TROUPE SOURCE --full [NAME…]  counts and times in full, against `troupe serve` and `troupe learner` with its worker; prints a table
 
 Limits (docs/deployment.md): resident memory at most 64 MiB above what it was, an honest peer's p99 below 1 s, accepting again within 1 s of the
-attack's end, and the training rate at least half of what it was.
+attack's end, and the training rate at least half of what it was. The rate is held by --full alone: what other programs leave of a machine changes
+within seconds.
 """
 
 import contextlib
@@ -373,6 +375,29 @@ def crowd_faults(attacked, count=1000, tries=20):
     return faults
 
 
+def training_faults(attacked, env_steps_more=100_000, limit_s=90):
+    """What is wrong where a learner does not go on training while it is attacked. However busy the machine is, it trains so many env steps (250 updates)
+    before the attack ends, which goes on until it has."""
+    faults = []
+    for name in ("resets", "unfinished"):
+        with attacked.learner(None) as server:
+            goal, deadline = env_steps(server) + env_steps_more, time.monotonic() + limit_s
+            attack = subprocess.Popen([sys.executable, "-B", os.path.join(HERE, "attack.py"), name, server.address, "--count", "1000000000", "--clients", "3",
+                                       "--seconds", str(2 * limit_s)], stdout=subprocess.DEVNULL)
+            try:
+                while env_steps(server) < goal and time.monotonic() < deadline and attack.poll() is None:
+                    time.sleep(0.1)
+                if attack.poll() is not None:
+                    faults.append(f"the attack {name} on a learner did not last")
+                elif env_steps(server) < goal:
+                    faults.append(f"a learner attacked by {name} has {env_steps(server)} env steps after {limit_s} s, expected {goal}")
+            finally:
+                attack.kill()
+                attack.wait()
+        print(f"a learner trains while it is attacked by {name}: {faults[-1] if faults else 'held'}", flush=True)
+    return faults
+
+
 def row(target, name, measured, faults):
     rate = f"{measured['rate_during'] / max(1, measured['rate_before']):.2f}" if "rate_before" in measured else "-"
     p99 = " / ".join(f"{p99:.3f}" for p99 in measured["p99_s"].values())
@@ -409,6 +434,8 @@ def main():
         faults = []
         if names == list(ATTACKS):
             faults += crowd_faults(attacked)
+            if not full:
+                faults += training_faults(attacked)
             faults += deaf.faults()
         for fault in faults:
             failed += 1
