@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
 #include "lib/learner/row_scatter.h"
+#include "lib/learner/row_tally.h"
 
 namespace troupe::learner {
 
@@ -167,7 +168,7 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
   batch.agent_steps = 0;
   for (const MultiAgentBatchPtr& fragment : fragments) batch.env_steps += fragment->num_env_steps;
 
-  if (needs_steps_) SortSteps(fragments);
+  if (needs_steps_) global_steps_.Build(fragments, schema_.num_envs);
   CollectSegments(fragments, iteration);
   if (!options_.rules.empty()) IndexEpisodes(fragments);
   batch.policies.clear();
@@ -226,61 +227,7 @@ void Assembler::BuildJointSteps(absl::Span<const MultiAgentBatchPtr> fragments) 
     const Gather& gather = gathers_[rows.policy];
     parts.push_back({&rows, gather.step, gather.final_step});
   }
-  assembly_.batch.joint = &joint_steps_.Build(parts, global_steps_, fragments, schema_.env_state_size);
-}
-
-void Assembler::SortSteps(absl::Span<const MultiAgentBatchPtr> fragments) {
-  // A counting sort by environment; inside one the rows usually come in order already.
-  env_counts_.assign(schema_.num_envs + 1, 0);
-  fragment_offset_.clear();
-  size_t total = 0;
-  for (const MultiAgentBatchPtr& fragment : fragments) {
-    fragment_offset_.push_back(total);
-    total += static_cast<size_t>(fragment->env_rows + fragment->final_env_rows);
-    for (const sample::Index episode : fragment->step_episode.As<sample::Index>()) {
-      ++env_counts_[fragment->episodes[episode].env_id.value() + 1];
-    }
-  }
-  std::partial_sum(env_counts_.begin(), env_counts_.end(), env_counts_.begin());
-  steps_.resize(total);
-  for (size_t f = 0; f < fragments.size(); ++f) {
-    const MultiAgentBatch& fragment = *fragments[f];
-    const absl::Span<const sample::Index> step_episode = fragment.step_episode.As<sample::Index>();
-    const absl::Span<const int32_t> step_index = fragment.step_index.As<int32_t>();
-    for (size_t i = 0; i < step_episode.size(); ++i) {
-      const sample::EpisodeEntry& episode = fragment.episodes[step_episode[i]];
-      // After this loop env_counts_[e] is where environment e + 1 begins, so e's rows end there.
-      steps_[env_counts_[episode.env_id.value()]++] =
-          StepRef{episode.env_id,          episode.episode,         step_index[i],
-                  static_cast<int32_t>(f), static_cast<int32_t>(i), static_cast<int64_t>(i) >= fragment.env_rows};
-    }
-  }
-  const auto before = [](const StepRef& a, const StepRef& b) {
-    return std::tie(a.episode, a.step) < std::tie(b.episode, b.step);
-  };
-  auto begin = steps_.begin();
-  for (uint32_t env = 0; env < schema_.num_envs; ++env) {
-    const auto end = steps_.begin() + env_counts_[env];
-    if (!std::is_sorted(begin, end, before)) std::sort(begin, end, before);
-    begin = end;
-  }
-  global_of_.resize(total);
-  global_steps_.clear();
-  for (const StepRef& ref : steps_) {
-    const bool same = !global_steps_.empty() && global_steps_.back().env_id == ref.env_id &&
-                      global_steps_.back().episode == ref.episode && global_steps_.back().step == ref.step;
-    // A fragment of another revision may lack the state that this one has of the same step.
-    const auto rank = [&](const StepRef& step) {
-      return (fragments[step.fragment]->state.present() ? 2 : 0) + (step.looked_at ? 0 : 1);
-    };
-    if (!same) {
-      global_steps_.push_back(ref);
-    } else if (rank(global_steps_.back()) < rank(ref)) {
-      global_steps_.back() = ref;  // where agents acted, whichever came first
-    }
-    global_of_[fragment_offset_[ref.fragment] + static_cast<size_t>(ref.row)] =
-        static_cast<int32_t>(global_steps_.size()) - 1;
-  }
+  assembly_.batch.joint = &joint_steps_.Build(parts, global_steps_.steps(), fragments, schema_.env_state_size);
 }
 
 void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, int64_t iteration) {
@@ -290,11 +237,7 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
     gather.cursor.clear();
     gather.final_place.clear();
   }
-  assembly_.trained.clear();
-  assembly_.dropped.clear();
-  policy::BySlot<int64_t> dropped(gathers_.size());
-  policy::BySlot<int64_t> kept(gathers_.size());
-  double lag_sum = 0;
+  RowTally tally(gathers_.size());
   std::vector<int32_t> counts;
   std::vector<int32_t> first_rows;
   std::vector<int32_t> decisions;
@@ -303,7 +246,7 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
     const absl::Span<const int32_t> step_index = fragment.step_index.As<int32_t>();
     for (const PolicyRows& rows : fragment.policies) {
       if (!replaced_.empty() && replaced_[rows.policy] != 0) {
-        dropped[rows.policy] += rows.rows;
+        tally.Drop(rows.policy, rows.rows);
         continue;
       }
       Gather& gather = gathers_[rows.policy];
@@ -324,11 +267,10 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
         gather.cursor.push_back(-1);
         gather.final_place.push_back(-1);
         if (lag > options_.max_policy_lag) {
-          dropped[rows.policy] += counts[s];
+          tally.Drop(rows.policy, counts[s]);
           continue;
         }
-        kept[rows.policy] += counts[s];
-        lag_sum += static_cast<double>(lag) * counts[s];
+        tally.Keep(rows.policy, counts[s], lag);
         const sample::EpisodeEntry& episode = fragment.episodes[words[sample::kSegmentEpisode]];
         const int32_t final_row = words[sample::kSegmentFinalRow];
         gather.segments.push_back(
@@ -339,17 +281,15 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
       }
     }
   }
-  int64_t rows = 0;
-  for (const policy::PolicySlot slot : gathers_.ids()) {
-    std::vector<SegmentRef>& segments = gathers_[slot].segments;
+  for (Gather& gather : gathers_) {
+    std::vector<SegmentRef>& segments = gather.segments;
     std::sort(segments.begin(), segments.end(), [](const SegmentRef& a, const SegmentRef& b) {
       return std::tie(a.env_id, a.episode, a.slot, a.first_step) < std::tie(b.env_id, b.episode, b.slot, b.first_step);
     });
-    if (kept[slot] > 0) assembly_.trained.push_back(PolicyRowCount{slot, kept[slot]});
-    if (dropped[slot] > 0) assembly_.dropped.push_back(PolicyRowCount{slot, dropped[slot]});
-    rows += kept[slot];
   }
-  assembly_.mean_lag = rows == 0 ? 0 : lag_sum / static_cast<double>(rows);
+  assembly_.trained = tally.kept();
+  assembly_.dropped = tally.dropped();
+  assembly_.mean_lag = tally.mean_lag();
 }
 
 void Assembler::LayOut(Gather& gather, PolicyTrainBatch& batch) {
@@ -441,7 +381,7 @@ void Assembler::CopyRows(Gather& gather, PolicyTrainBatch& batch) {
     }
     if (!needs_steps_) continue;
     const sample::Index* const env_row = rows.env_row.As<sample::Index>().data();
-    const int32_t* const global = global_of_.data() + fragment_offset_[source.fragment];
+    const int32_t* const global = global_steps_.Of(source.fragment);
     for (size_t r = 0; r < place.size(); ++r) {
       if (place[r] >= 0) gather.step[place[r]] = global[env_row[r]];
     }
@@ -481,7 +421,7 @@ void Assembler::CopyFinalRows(Gather& gather, PolicyTrainBatch& batch) {
     }
     if (!needs_steps_) continue;
     const int32_t env_row = source.rows->final_env_row.As<sample::Index>()[ref.final_row];
-    gather.final_step[to] = global_of_[fragment_offset_[source.fragment] + static_cast<size_t>(env_row)];
+    gather.final_step[to] = global_steps_.Of(source.fragment)[env_row];
   }
   batch.final_slot = slot;
 }

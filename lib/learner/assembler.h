@@ -10,6 +10,7 @@
 #include "lib/learner/joint_step_builder.h"
 #include "lib/learner/learner_options.h"
 #include "lib/learner/sequences.h"
+#include "lib/learner/step_index.h"
 #include "lib/learner/train_batch.h"
 #include "lib/policy/policy_table.h"
 #include "lib/sample/batch_schema.h"
@@ -137,7 +138,6 @@ class Assembler {
   /// Room for a padded matrix; what is in it is undefined.
   static RowMatrix ReserveMatrix(tensor::Buffer& buffer, int64_t rows, int64_t columns);
 
-  void SortSteps(absl::Span<const sample::MultiAgentBatchPtr> fragments);
   void CollectSegments(absl::Span<const sample::MultiAgentBatchPtr> fragments, int64_t iteration);
   void LayOut(Gather& gather, PolicyTrainBatch& batch);
   /// Appends the places of the source's rows to gather.place, moves the cursors, and returns what was appended; valid
@@ -182,14 +182,9 @@ class Assembler {
   /// With rules: ascending (env id, episode), that with the most agents first.
   std::vector<EpisodeRef> episodes_;
   Assembly assembly_;
-  // Global steps: distinct (env id, episode, step) of all fragments, in order.
-  std::vector<StepRef> steps_;
-  std::vector<int32_t> env_counts_;
-  std::vector<StepRef> global_steps_;    ///< by global step: where its state lies
-  std::vector<int32_t> global_of_;       ///< by fragment and env row
-  std::vector<size_t> fragment_offset_;  ///< of a fragment in global_of_
-  std::vector<int32_t> acting_row_;      ///< by global step: joint row, -1: nobody acted
-  std::vector<int32_t> final_row_;       ///< by global step: joint row, -1: nobody bootstraps from it
+  StepIndex global_steps_;           ///< with needs_steps_
+  std::vector<int32_t> acting_row_;  ///< by global step: joint row, -1: nobody acted
+  std::vector<int32_t> final_row_;   ///< by global step: joint row, -1: nobody bootstraps from it
   std::vector<double> reward_sum_;
   std::vector<int32_t> reward_count_;
   std::vector<int32_t> needed_;

@@ -141,7 +141,7 @@ void Assembler::GatherEnvStates(Gather& gather, PolicyTrainBatch& batch,
   batch.critic_state = ReserveMatrix(gather.critic_state, batch.critic_rows, size);
   for (size_t step = 0; step < global_steps_.size(); ++step) {
     if (needed_[step] < 0) continue;
-    const StepRef& ref = global_steps_[step];
+    const StepRef& ref = global_steps_.steps()[step];
     const float* const from = fragments[ref.fragment]->state.As<float>().data() + ref.row * size;
     CopyPadded(from, size, batch.critic_state.stride,
                Writable(batch.critic_state) + needed_[step] * batch.critic_state.stride);

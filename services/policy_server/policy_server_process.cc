@@ -13,9 +13,9 @@
 #include "lib/base/process_memory.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/query_server.h"
+#include "lib/run/hosted_query_threads.h"
 #include "lib/run/watchdog.h"
 #include "lib/serving/query_engine.h"
-#include "services/common/hosted_query_threads.h"
 #include "services/common/signals.h"
 #include "services/policy_server/served_policies.h"
 
@@ -33,7 +33,7 @@ absl::Status RunPolicyServer(const PolicyServerFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<ServedPolicies> served, OpenServedPolicies(flags));
   serving::QueryEngine* const engine = served->engine();
   const std::string ready = served->Describe();
-  const HostedQueryThreads threads(engine);
+  const run::HostedQueryThreads threads(engine);
   rpc::TransportSecurity security;
   security.insecure_plaintext_network = flags.insecure_plaintext_network;
   const absl::StatusOr<std::unique_ptr<rpc::QueryServer>> started =

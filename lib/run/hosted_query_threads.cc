@@ -1,6 +1,6 @@
-#include "services/common/hosted_query_threads.h"
+#include "lib/run/hosted_query_threads.h"
 
-namespace troupe::services {
+namespace troupe::run {
 
 HostedQueryThreads::HostedQueryThreads(serving::QueryEngine* engine) : engine_(*engine) {
   for (int i = 0; i < serving::QueryEngine::kHostedActors; ++i) {
@@ -15,4 +15,4 @@ HostedQueryThreads::~HostedQueryThreads() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-}  // namespace troupe::services
+}  // namespace troupe::run
