@@ -238,6 +238,27 @@ class ParallelTest(unittest.TestCase):
                 self.assertRaisesRegex(EnvAdapterError, message, adapt, "x", env)
                 self.assertEqual(env.closes, 1)
 
+    def test_agents_without_an_order_are_sorted(self):
+        env = Parallel([{"b": obs(1), "a10": obs(2)}], agents=("b", "a10", "a9", "c"))
+        env.possible_agents = {"b", "a10", "a9", "c"}
+        self.assertEqual([a.id for a in adapt("x", env).description.agents], ["b", "c", "a9", "a10"])
+
+    def test_spaces_may_be_known_after_a_reset_only(self):
+        class Late(Parallel):
+            def reset(self, seed=None, options=None):
+                self.known = True
+                return super().reset(seed)
+
+            def observation_space(self, agent):
+                return super().observation_space(agent) if self.known else self.size
+
+        env = Late([{"a": obs(1), "b": obs(2)}])
+        env.known = False
+        self.assertEqual(len(adapt("x", env).description.agents), 2)
+        never = Late([{"a": obs(1), "b": obs(2)}])
+        never.known, never.reset = False, lambda seed=None: 1 / 0
+        self.assertRaisesRegex(EnvAdapterError, "agent a: its spaces are missing .*'size'", adapt, "x", never)
+
     def test_spaces_that_change(self):
         env = Parallel([{"a": obs(1), "b": obs(2)}])
         adapter = adapt("x", env)

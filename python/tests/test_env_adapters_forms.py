@@ -12,7 +12,7 @@ HAVE_NUMPY = importlib.util.find_spec("numpy") is not None
 if HAVE_NUMPY:
     import fake_spaces as fake
     import numpy as np
-    from fake_envs import BOX, Dicts, Gym, Lists, obs, row, shown
+    from fake_envs import BOX, Countdown, Dicts, Env, Gym, Lists, Parallel, obs, row, shown
 
     from troupe.env_adapters import EnvAdapterError, spaces
     from troupe.env_adapters.recognize import adapt
@@ -355,6 +355,63 @@ class GymnasiumTest(unittest.TestCase):
         self.assertEqual([a.observation_space["type"] for a in adapter.description.agents], ["Tuple"])
         adapter.reset(1)
         self.assertEqual(adapter.step([(1, 1)]).rewards, [1.0])
+
+    def test_a_wrappers_attribute_makes_several_agents_of_tuples(self):
+        class Wrapper(Env):
+            """Gymnasium's since 1.0: it hands on spaces, not other attributes."""
+
+            def __init__(self, env, **attributes):
+                self.env, self.observation_space, self.action_space = env, env.observation_space, env.action_space
+                self.reset, self.step = env.reset, env.step
+                for name, value in attributes.items():
+                    setattr(self, name, value)
+
+            @property
+            def unwrapped(self):
+                return getattr(self.env, "unwrapped", self.env)
+
+        script = [((obs(1), obs(2)), {}), ((obs(3), obs(4)), [1.0, 2.0], False, False, {})]
+        for wrap in (
+            lambda env: Wrapper(env, n_agents=2),
+            lambda env: Wrapper(Wrapper(env, n_agents=2)),
+            lambda env: Wrapper(Wrapper(Wrapper(env), num_agents=2)),
+        ):
+            env = Lists(script)
+            del env.n_agents
+            adapter = adapt("x", wrap(env))
+            self.assertEqual([a.id for a in adapter.description.agents], ["agent_0", "agent_1"])
+            adapter.reset(1)
+            self.assertEqual(adapter.step([1, 1]).rewards, [1, 2])
+
+    def test_a_list_of_rewards_of_one_agent_says_how_it_becomes_several(self):
+        env = Lists([((obs(1), obs(2)), {}), ((obs(3), obs(4)), [1.0, 2.0], False, False, {})])
+        del env.n_agents
+        adapter = adapt("x", env)
+        adapter.reset(1)
+        words = r"the reward is \[1.0, 2.0\], expected one number or None; its spaces are Tuples of 2: with an attribute n_agents .* 2 agents"
+        self.assertRaisesRegex(EnvAdapterError, words, adapter.step, [(1, 1)])
+
+
+@unittest.skipUnless(HAVE_NUMPY, "numpy is not installed")
+class KindTest(unittest.TestCase):
+    """What is said of the kind that an environment is taken for."""
+
+    def test_every_kind_has_words(self):
+        tuples = Lists([((obs(1), obs(2)), {})])
+        del tuples.n_agents
+        uneven = Gym([((obs(1), obs(2)), {})], space=fake.Tuple([BOX] * 2), action=fake.Tuple([fake.Discrete(3)] * 3))
+        for env, words in (
+            (Parallel([{"a": obs(1), "b": obs(2)}]), "PettingZoo parallel"),
+            (Countdown(), "PettingZoo AEC"),
+            (Dicts([({"a": obs(1)}, {})]), "RLlib MultiAgentEnv"),
+            (Gym([(obs(1), {})]), "Gymnasium, one agent"),
+            (uneven, "Gymnasium, one agent"),
+            (tuples, "Gymnasium, one agent (its spaces are Tuples of 2: with an attribute n_agents the environment has 2 agents)"),
+            (Lists([((obs(1), obs(2)), {})]), "Gymnasium, a list of agents"),
+            (Lists([((obs(1), obs(2)), {})], lists=True), "Gymnasium, a list of agents"),
+        ):
+            with self.subTest(words):
+                self.assertEqual(adapt("x", env).description.kind, words)
 
 
 if __name__ == "__main__":

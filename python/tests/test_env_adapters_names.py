@@ -3,8 +3,10 @@
 import importlib.util
 import os
 import random
+import subprocess
 import sys
 import tempfile
+import types
 import unittest
 import warnings
 
@@ -194,6 +196,12 @@ class NameTest(unittest.TestCase):
             ("troupe_test_mine:", {}, "nothing follows the colon"),
             (os.path.join(self.folder, "absent.py"), {}, "there is no file .*absent.py, expected a program in Python"),
             (
+                os.path.join(self.folder, "troupe_test_needs.py"),
+                {},
+                "importing .*troupe_test_needs.py failed: it needs the module troupe_test_absent, which .* does not find; install its "
+                "package, .* -m pip install troupe_test_absent, or name a Python that",
+            ),
+            (
                 os.path.join(self.folder, "troupe_test_bad.py"),
                 {},
                 "importing .*troupe_test_bad.py failed: ZeroDivisionError",
@@ -201,6 +209,130 @@ class NameTest(unittest.TestCase):
         ]:
             with self.subTest(name=name, message=message):
                 self.assertRaisesRegex(EnvAdapterError, message, make_adapter, name, args)
+
+
+#: An environment that imports its neighbour and has a process of its own that runs its code.
+SPAWNING = """
+import multiprocessing
+
+import fake_envs
+from troupe_test_rules import LENGTH
+
+def measure(pipe):
+    pipe.send(LENGTH)
+
+class Spawning(fake_envs.Gym):
+    def __init__(self):
+        context = multiprocessing.get_context("spawn")
+        mine, theirs = context.Pipe()
+        process = context.Process(target=measure, args=(theirs,))
+        process.start()
+        theirs.close()
+        super().__init__([fake_envs.obs(mine.recv() if mine.poll(100) else -1)])
+        process.join()
+"""
+
+
+@unittest.skipUnless(HAVE_NUMPY, "numpy is not installed")
+class FileTest(unittest.TestCase):
+    """Files are run as `python FILE.py` runs them, each test in a Python of its own."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = os.path.realpath(folder.name)
+        self.write("troupe_test_rules.py", "LENGTH = 5")
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def run_python(self, program, folder="/"):
+        """What the program prints, with make_adapter there and `first`, which gives a first observation."""
+        first = "def first(name): return float(make_adapter(name, {}).reset(1).observations[0][0])"
+        start = f"import sys\nsys.path[:] = filter(None, sys.path)\nfrom troupe.env_adapters import EnvAdapterError, make_adapter\n{first}\n"
+        path = os.pathsep.join(os.path.abspath(place) for place in (os.path.join(HERE, ".."), HERE))
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", start + program],
+            cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=110,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.split()
+
+    def test_neighbours_are_imported_and_processes_are_spawned(self):
+        # The name of json.py is another module's, that of team.v2.py is no module's: they import their neighbours all the same.
+        for name in ("team_env.py", "sub/team-env.py"):
+            with self.subTest(name=name):
+                self.write(os.path.join(os.path.dirname(name), "troupe_test_rules.py"), "LENGTH = 5")
+                path = self.write(name, SPAWNING)
+                self.assertEqual(self.run_python(f"print(first({path + ':Spawning'!r}))"), ["5.0"])
+        lone = SPAWNING.partition("def measure")[0] + "class Lone(fake_envs.Gym):\n    def __init__(self):\n        super().__init__([fake_envs.obs(LENGTH)])\n"
+        for name in ("json.py", "team.v2.py"):
+            with self.subTest(name=name):
+                path = self.write(name, lone)
+                self.assertEqual(self.run_python(f"import json\nprint(first({path + ':Lone'!r}), json.dumps(1))"), ["5.0", "1"])
+
+    def test_files_of_one_name_are_two_modules(self):
+        text = "import fake_envs\nclass Mine(fake_envs.Gym):\n    def __init__(self):\n        super().__init__([fake_envs.obs(%d)])\n"
+        one, two = self.write("a/env.py", text % 1), self.write("b/env.py", text % 2)
+        names = f"{one + ':Mine'!r}, {two + ':Mine'!r}, {one + ':Mine'!r}"
+        self.assertEqual(self.run_python(f"print(*map(first, ({names})))"), ["1.0", "2.0", "1.0"])
+
+    def test_a_module_of_the_working_folder_is_found_and_stands_in_for_no_other(self):
+        text = "import fake_envs\nclass Mine(fake_envs.Gym):\n    def __init__(self):\n        super().__init__([fake_envs.obs(4)])\n"
+        self.write("troupe_test_here.py", text)
+        for planted in ("json.py", "fake_spaces.py", "troupe/__init__.py", "numpy.py"):
+            self.write(planted, "raise SystemExit('planted')")
+        self.assertEqual(self.run_python("import json\nprint(first('troupe_test_here:Mine'))", self.folder), ["4.0"])
+        program = "try:\n    make_adapter('troupe_test_nowhere', {})\nexcept EnvAdapterError:\n    print(len([p for p in sys.path if p == %r]))"
+        self.assertEqual(self.run_python(program % self.folder, self.folder), ["0"])
+
+
+@unittest.skipUnless(HAVE_NUMPY, "numpy is not installed")
+class MadeInVainTest(unittest.TestCase):
+    """Environments that cannot be used are closed, and what that raises does not hide why."""
+
+    class Broken(Gym if HAVE_NUMPY else object):
+        def __init__(self, script, second):
+            super().__init__(script)
+            self.second = second
+
+        def close(self):
+            super().close()
+            raise self.second
+
+        def reset(self, seed=None, options=None):
+            raise FileNotFoundError("the data file is missing")
+
+    def test_close_does_not_hide_the_first_error(self):
+        for second in (AttributeError("no attribute 'world'"), SystemExit(3)):
+            env = self.Broken([obs(1)], second)
+            with self.assertWarnsRegex(UserWarning, f"environment x: close.* failed after it: {type(second).__name__}: {second}"):
+                self.assertRaisesRegex(FileNotFoundError, "the data file is missing", adapt, "x", env)
+            self.assertEqual(env.closes, 1)
+
+    def test_nor_that_of_an_observation_function(self):
+        made = []
+
+        class Fine(Gym):
+            def __init__(self):
+                super().__init__([obs(1)])
+                made.append(self)
+
+            def close(self):
+                super().close()
+                raise AttributeError("no attribute 'world'")
+
+        module = types.ModuleType("troupe_test_vain")
+        module.Fine = Fine
+        sys.modules["troupe_test_vain"] = module
+        self.addCleanup(sys.modules.pop, "troupe_test_vain")
+        with self.assertWarnsRegex(UserWarning, "close.* failed after it"):
+            self.assertRaisesRegex(EnvAdapterError, "'nothing' is no attribute", make_adapter, "troupe_test_vain:Fine", {}, observation_function="troupe_test_vain:nothing")
+        self.assertEqual([env.closes for env in made], [1])
 
 
 if __name__ == "__main__":

@@ -180,7 +180,9 @@ class MadeTest(unittest.TestCase):
 
     def make(self, **described):
         """An adapter that has nothing but a description."""
-        description = types.SimpleNamespace(agents=[], state_kind="none", state_space=None, has_agent_mask=False, info_columns=[], max_episode_steps=0)
+        description = types.SimpleNamespace(
+            kind="x", agents=[], state_kind="none", state_space=None, has_agent_mask=False, info_columns=[], max_episode_steps=0
+        )
         vars(description).update(described)
         return mock.Mock(description=description)
 

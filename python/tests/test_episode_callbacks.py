@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from troupe import _shm_host as shm  # noqa: E402
 from troupe import episode_callbacks  # noqa: E402
-from troupe.callbacks import Callback, EpisodeContext  # noqa: E402
+from troupe.callbacks import Callback, EpisodeContext, _check_tracked  # noqa: E402
 from troupe.episode_callbacks import CallbackTimeout, EpisodeCallbacks, EpisodeWatch  # noqa: E402
 
 
@@ -72,6 +72,17 @@ class Clock:
 
     def monotonic(self):
         return self.now
+
+
+class TrackedNumbersTest(unittest.TestCase):
+    def test_arrays_of_one_element_are_numbers(self):
+        class Array:
+            def __init__(self, value, shape=(1,)):
+                self.shape, self.item = shape, lambda: value
+
+        self.assertEqual([_check_tracked("x", value) for value in (2, 2.5, Array(3.0), Array(3, (1, 1)))], [2, 2.5, 3, 3])
+        for value, words in ((Array(0, (2,)), r"an array of shape \(2,\)"), ("much", "'much'"), (None, "None")):
+            self.assertRaisesRegex(ValueError, f"^track x: got {words}, expected one number$", _check_tracked, "x", value)
 
 
 class EpisodeCallbacksTest(unittest.TestCase):

@@ -87,6 +87,17 @@ class FormsTest(unittest.TestCase):
             self.env.get_actions(episode, {}, rewards={"a": 2}, **leaving)
             self.assertEqual(list(self.calls[-1].agents), [messages.AgentStep(agent_id="a", reward=2, end=end)], "without a last observation")
 
+    def test_rewards_may_be_arrays_of_one_element(self):
+        episode = self.env.start_episode()
+        self.answers["GetActions"] = b""
+        self.env.get_actions(episode, {}, rewards={"a": numpy.array([2.0])}, terminateds=["a"])
+        self.assertEqual(self.calls[-1].agents[0].reward, 2)
+        self.env.log_returns(episode, {"a": numpy.array([[3]])})
+        self.assertEqual(self.calls[-1].returns[0].reward, 3)
+        for give in (lambda reward: self.env.log_returns(episode, {"a": reward}), lambda reward: self.env.get_actions(episode, {}, rewards={"a": reward})):
+            for reward, words in ((numpy.zeros(2), r"an array of shape \(2,\)"), (None, "None"), ("much", "'much'")):
+                self.assertRaisesRegex(ValueError, f"^agent a: the reward is {words}, expected one number$", give, reward)
+
     def test_actions_of_ones_own_bring_their_log_probability_where_there_is_one(self):
         self.answers["StartEpisode"] = messages.StartEpisodeReply(episode_id="e1", agents=[messages.WorldAgent(
             agent_id="a", observation_space="Box(-1, 1, [1])", action_space="Discrete(3, start=5)")])

@@ -20,6 +20,7 @@ from troupe._shm_host import (
     AGENT_TRUNCATED,
 )
 from troupe.env_adapters import EnvAdapterError
+from troupe.env_adapters.core import NO_STATE
 from troupe.env_adapters.spaces import SpaceCodec
 
 
@@ -373,7 +374,7 @@ class Environment:
                     self._write_state[index](state)
                     flags[index] |= AGENT_STATE
         except (ValueError, TypeError) as error:
-            raise BadOutput(f"global state: {error}") from error
+            raise BadOutput(f"global state: {error} ({NO_STATE})") from error
         return 0
 
     def _publish_infos(self, infos: List[Any], flags: bytearray) -> None:

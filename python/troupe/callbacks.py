@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
 from troupe.program import TroupeError
+from troupe.scalar import one_number
 
 if TYPE_CHECKING:
     from troupe.evaluation import Evaluation
@@ -243,7 +244,10 @@ def overrides(callback: Callback, hook: str) -> bool:
 
 
 def _check_tracked(name: str, value: float) -> float:
-    number = float(value)
+    try:
+        number = one_number(value)
+    except ValueError as error:
+        raise ValueError(f"track {name}: got {error}, expected one number") from None
     if not abs(number) <= MAX_TRACKED_NUMBER:  # nor is NaN
         raise ValueError(f"track {name}: got {value}, expected a finite number of at most {MAX_TRACKED_NUMBER:g} either way")
     if not isinstance(name, str) or not 0 < len(name.encode()) <= MAX_TRACKED_NAME or not name.isascii() or not name.isprintable():

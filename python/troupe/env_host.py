@@ -39,6 +39,7 @@ from troupe import usual_step
 from troupe._shm_env import BadOutput, Environment, Stop, describe_error
 from troupe.control_channel import CONTROL_FD, LIFELINE_FD, MEMORY_FD, ControlChannel, die_with_worker
 from troupe.env_adapters import make_adapter
+from troupe.env_adapters.base import close_after_error
 from troupe.function_host import Function
 
 
@@ -112,7 +113,7 @@ class EnvHost:
             adapter.keep_infos()
         if self.description and self._describe(adapter) != self.description:
             text = f"its spaces changed: got {self._describe(adapter)}, expected {self.description}"
-            adapter.close()
+            close_after_error(self._name, adapter)
             raise BadOutput(text)
         return adapter
 
@@ -202,6 +203,7 @@ class EnvHost:
     def _describe(adapter: Any) -> Dict[str, Any]:
         description = adapter.description
         return {
+            "kind": description.kind,
             "agents": [
                 {
                     "id": agent.id,

@@ -33,6 +33,7 @@ from troupe.env_adapters.spaces import SpaceCodec
 from troupe.envs import spaces
 from troupe.local_inference import Decided, LocalInference
 from troupe.query_calls import QueryError
+from troupe.scalar import one_number
 from troupe.v1 import episodes_pb2 as messages
 
 SOCKET = os.path.join("external", "episodes.sock")  # in a run's folder
@@ -173,7 +174,7 @@ class ExternalEnv:
     def log_returns(self, episode: str, rewards: Mapping[str, float]) -> None:
         """Adds to the agents' rewards since their last actions: of all of them, or of none. EpisodeError."""
         self._settle(episode)
-        returns = [messages.AgentReturn(agent_id=agent, reward=float(reward)) for agent, reward in rewards.items()]
+        returns = [messages.AgentReturn(agent_id=agent, reward=_reward(agent, reward)) for agent, reward in rewards.items()]
         self._call_of(episode, "LogReturns", messages.LogReturnsRequest(episode_id=episode, returns=returns), messages.LogReturnsReply)
 
     def end_episode(self, episode: str, observations: Optional[Mapping[str, Any]] = None, *, truncated: bool = False,
@@ -233,7 +234,8 @@ class ExternalEnv:
                    messages.EPISODE_END_TRUNCATED if agent in truncateds else messages.EPISODE_END_NONE)
             # Without one everything is allowed.
             mask = known.mask(masks.get(agent)) if (known.has_action_mask and seen) or agent in masks else b""
-            steps.append(messages.AgentStep(agent_id=agent, **seen, action_mask=mask, reward=float(rewards.get(agent, 0.0)), end=end, action=actions.get(agent)))
+            steps.append(messages.AgentStep(agent_id=agent, **seen, action_mask=mask, reward=_reward(agent, rewards.get(agent, 0.0)), end=end,
+                                            action=actions.get(agent)))
         return steps
 
     def _call_of(self, episode: str, name: str, request: Message, kind: Any) -> None:
@@ -276,6 +278,13 @@ def _expect_within(what: str, given: Mapping[str, Any], beside: str, agents: Map
     for agent in given:
         if agent not in agents:
             raise ValueError(f"got {what} of agent {agent!r}, expected it of agents with {beside} alone: {', '.join(list(agents)[:8]) or 'none'}")
+
+
+def _reward(agent: str, reward: Any) -> float:
+    try:
+        return one_number(reward)
+    except ValueError as error:
+        raise ValueError(f"agent {agent}: the reward is {error}, expected one number") from None
 
 
 def _of_agents(parts: Any) -> Any:

@@ -47,33 +47,33 @@ class AecAdapter(AdapterCore):
 
     def _next_turn(self, result: StepResult) -> None:
         """Lets the agents that ended leave, then observes the one whose turn it is."""
-        env, index = self._env, self._index
-        any_terminated = False
+        env, index, left = self._env, self._index, None
         for _ in range(2 * len(self._keys) + 2):
-            if not env.agents:
-                break
+            if all(key in index and self._done[index[key]] for key in env.agents):
+                break  # also where agents that ended stay in `agents`
             key = env.agent_selection
             i = index.get(key)
             if i is None:
                 raise self._unknown(key, "the turns")
             observation, reward, terminated, truncated, info = env.last()
-            if self._done[i] and (terminated or truncated):
+            if key == left:
                 raise self.error("has its turn again after its end", i)
-            if reward is not None and reward != 0:
-                self._reward(i, reward)
+            value = self._number(i, reward)
+            if value != 0.0:
+                self._reward(i, value)
             if not terminated and not truncated:
                 self._observe(i, observation)
                 if info:
                     self._info(i, info)
                 self._selected = i
                 return
-            if observation is not None and self._seen[i]:
+            if observation is not None and self._seen[i] and not self._done[i]:
                 self._observe(i, observation)
                 if info:
                     self._info(i, info)
-            any_terminated = any_terminated or bool(terminated)
             self._end(i, not terminated)
             env.step(None)
+            left = key
         else:
             raise self.error(
                 f"agents that ended do not leave: still {', '.join(map(str, env.agents))} after a step with None "
@@ -82,7 +82,5 @@ class AecAdapter(AdapterCore):
         if self._steps == 0:
             return
         for i in range(len(self._keys)):
-            if self._seen[i] and not self._done[i]:
-                # Left out of `agents` without an end of its own: the episode's end is its end.
-                any_terminated = True
-        self._end_all(truncated=True in result.truncated and not any_terminated)
+            self._end(i, True)  # who is still here: the environment let it go without an end of its own
+        self._end_all(truncated=True in result.truncated and True not in result.terminated)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Hashable, Protocol
 
@@ -10,6 +11,19 @@ class EnvAdapterError(Exception):
     """An environment that cannot be used, or did what an environment must not. The message names environment, agent and
     step.
     """
+
+
+def close_after_error(name: str, env: Any) -> None:
+    """Calls close(), where there is one, of an environment that an error made useless. That error is the one to see: what
+    close() raises is a warning.
+    """
+    close = getattr(env, "close", None)
+    if not callable(close):
+        return
+    try:
+        close()
+    except (Exception, SystemExit) as error:
+        warnings.warn(f"environment {name}: close() failed after it: {type(error).__name__}: {error}", stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -27,6 +41,7 @@ class AgentDescription:
 class EnvDescription:
     """What an environment promises; fixed for its life."""
 
+    kind: str  # which form it was recognized to have, in words
     agents: list[AgentDescription]
     state_kind: str  # "none", "per_env" or "per_agent"
     state_space: dict | None

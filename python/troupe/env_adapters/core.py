@@ -23,10 +23,13 @@ from troupe.env_adapters.observation_view import (
     float_rows,
 )
 from troupe.env_adapters.seeding import Seeding
+from troupe.scalar import one_number
 
 AGENT_MASK_KEY = "agent_mask"
 TIME_LIMIT_KEY = "TimeLimit.truncated"
 ALL = "__all__"
+#: The end of errors about a global state.
+NO_STATE = "env.python.global_state: false asks for none"
 #: Keys of infos that stand for the whole environment.
 COMMON_KEYS = ("__common__", ALL)
 
@@ -36,7 +39,7 @@ class AdapterCore:
     reset and receive.
     """
 
-    #: How the kind is called in messages.
+    #: How a person calls this form.
     kind = ""
     #: What the environment's step takes and returns, as usual_step.py knows it; "": nothing that it knows.
     usual_form = ""
@@ -82,6 +85,13 @@ class AdapterCore:
             else "; an environment that generates agents needs possible_agents, which names all that may come"
         )
         return self.error(f"{where} hold the unknown agent {key!r}, expected one of {known}{hint}")
+
+    def _came_back(self, i: int) -> EnvAdapterError:
+        return self.error(
+            "returned after its end, and its flag is no longer true: expected no further observation (an agent that ended may "
+            "stay in what a step returns while its flag is true)",
+            i,
+        )
 
     def warn(self, topic: str, what: str) -> None:
         """Says `what` once for each topic."""
@@ -139,7 +149,7 @@ class AdapterCore:
             texts[text] = key
         self._space_of = space_of
         self._take_state = take_state
-        self._raw_spaces = [self._spaces_of(key) for key in self._keys]
+        self._raw_spaces = self._first_spaces()
         self._views, self._action_spaces = [], []
         for key, (observation, action) in zip(self._keys, self._raw_spaces):
             self._views.append(
@@ -169,7 +179,18 @@ class AdapterCore:
         if agents is None:
             self._reset_env(0)
             agents = self._env.agents
-        return list(agents)
+        return in_order(agents)
+
+    def _first_spaces(self) -> list[tuple[Any, Any]]:
+        """The agents' spaces. Some environments know them after a reset only."""
+        try:
+            return [self._spaces_of(key) for key in self._keys]
+        except EnvAdapterError as missing:
+            try:
+                self._reset_env(0)
+            except Exception:
+                raise missing from None
+            return [self._spaces_of(key) for key in self._keys]
 
     def _spaces_of(self, key: Hashable) -> tuple[Any, Any]:
         try:
@@ -212,6 +233,7 @@ class AdapterCore:
             )
         ]
         self.description = EnvDescription(
+            kind=self.kind,
             agents=agents,
             state_kind=state_kind,
             state_space=state_space,
@@ -237,15 +259,7 @@ class AdapterCore:
             self._state_source = "observation"
             return states[0]
         if STATE_KEY in self._probed:
-            self._state_source, value = self._probed[STATE_KEY]
-            return {
-                "type": "Box",
-                "shape": list(np.shape(value)) or [1],
-                "dtype": "float32",
-                "low": "-inf",
-                "high": "inf",
-                "python": {"shape": list(np.shape(value)), "dtype": "float32"},
-            }
+            return self._find_state_of_infos(*self._probed[STATE_KEY])
         space, state = getattr(self._env, "state_space", None), getattr(self._env, "state", None)
         if space is None or not callable(state):
             return None
@@ -253,7 +267,37 @@ class AdapterCore:
         try:
             return float_rows(spaces.describe(space))
         except spaces.SpaceError as e:
-            raise EnvAdapterError(f"environment {self.name}, state space: {e}") from None
+            raise EnvAdapterError(f"environment {self.name}, state space: {e} ({NO_STATE})") from None
+
+    def _find_state_of_infos(self, source: str, values: list) -> dict | None:
+        """The state is what infos call `state`, if that is an array of numbers, of one shape for all agents."""
+        shapes = [_shape_of_numbers(value) for value in values]
+        wrong = next((value for value, shape in zip(values, shapes) if not shape or shape != shapes[0]), None)
+        if not shapes[0] or any(shape != shapes[0] for shape in shapes):
+            self.warn(
+                "state",
+                f"infos hold the key 'state' (got {wrong!r:.100}), which is not taken for the global state: expected an array "
+                f"of numbers, of one shape for all agents",
+            )
+            return None
+        self._state_source, self._state_shape = source, shapes[0]
+        return {
+            "type": "Box",
+            "shape": list(shapes[0]),
+            "dtype": "float32",
+            "low": "-inf",
+            "high": "inf",
+        }
+
+    def _state_of_info(self, value: Any, i: int | None = None) -> Any:
+        """A state that infos hold, checked."""
+        if _shape_of_numbers(value) != self._state_shape:
+            raise self.error(
+                f"the info's key 'state' is {value!r:.100}, expected an array of numbers of shape {self._state_shape}, as at the "
+                f"first reset, from when on it is taken for the global state ({NO_STATE})",
+                i,
+            )
+        return value
 
     def _max_episode_steps(self) -> int:
         return 0
@@ -343,7 +387,7 @@ class AdapterCore:
     def _observe(self, i: int, value: Any) -> None:
         """The agent is observed: takes mask and state out of a Dict observation."""
         if self._done[i]:
-            raise self.error("returned after its end: expected no further observation", i)
+            raise self._came_back(i)
         if not self._seen[i]:
             self._seen[i] = True
             self._live += 1
@@ -372,16 +416,26 @@ class AdapterCore:
         except spaces.SpaceError as e:
             raise self.error(str(e), i) from None
 
-    def _reward(self, i: int, reward: Any) -> None:
-        """Notes a nonzero reward. None never gets here."""
+    def _number(self, i: int | None, reward: Any) -> float:
+        """A reward as a number: None is 0, an array or tensor of one element is that."""
+        if reward is None:
+            return 0.0
         try:
-            value = float(reward)
-        except (TypeError, ValueError):
-            raise self.error(f"the reward is {reward!r}, expected a number or None", i) from None
+            return one_number(reward)
+        except ValueError as e:
+            hint = self._hint_of_reward(reward)
+            raise self.error(f"the reward is {e}, expected one number or None{hint and '; '}{hint}", i) from None
+
+    def _hint_of_reward(self, reward: Any) -> str:
+        """What may help where a reward is not one number."""
+        if getattr(reward, "shape", ()):
+            return "make one number of a vector of objectives, as LinearizeReward of MOMAland does"
+        return ""
+
+    def _reward(self, i: int, value: float) -> None:
+        """Notes a reward that is not 0."""
         if value - value != 0.0:
             raise self.error(f"the reward is {value}, expected a finite number", i)
-        if value == 0.0:
-            return
         if self._steps == 0:
             self.dropped_rewards += 1
             self.warn(
@@ -430,9 +484,9 @@ class AdapterCore:
             self._agent_mask(i, info[AGENT_MASK_KEY])
         if STATE_KEY in info:
             if self._probing:
-                self._probed.setdefault(STATE_KEY, ("infos", info[STATE_KEY]))
+                self._probed.setdefault(STATE_KEY, ("infos", []))[1].append(info[STATE_KEY])
             elif self._state_source == "infos":
-                result.states[i] = info[STATE_KEY]
+                result.states[i] = self._state_of_info(info[STATE_KEY], i)
         if self._columns:
             self._info_values(i, info)
 
@@ -443,9 +497,9 @@ class AdapterCore:
             if value is None:
                 continue
             try:
-                values[column] = float(value)
-            except (TypeError, ValueError):
-                raise self.error(f"info {column} is {value!r}, expected a number", i) from None
+                values[column] = one_number(value)
+            except ValueError as e:
+                raise self.error(f"info {column} is {e}, expected a number", i) from None
         if values:
             self._result.infos[i] = {**(self._result.infos[i] or {}), **values}
 
@@ -468,9 +522,9 @@ class AdapterCore:
 
     def _common_state(self, state: Any) -> None:
         if self._probing:
-            self._probed[STATE_KEY] = ("common", state)
+            self._probed[STATE_KEY] = ("common", [state])
         elif self._state_source == "common":
-            self._result.states[0] = state
+            self._result.states[0] = self._state_of_info(state)
 
     def _agent_mask(self, i: int, active: Any) -> None:
         if self._probing:
@@ -493,25 +547,28 @@ class AdapterCore:
             result.states[0] = self._last_state = self._state(result)
         elif source == "common":
             if result.states[0] is None:
-                raise self.error("infos hold no state, but held one at the first reset")
+                raise self.error(f"infos hold no state, but held one at the first reset ({NO_STATE})")
         else:
             for i, observation in enumerate(result.observations):
                 if observation is not None and result.states[i] is None:
                     raise self.error(
-                        f"the {'observation holds' if source == 'observation' else 'info holds'} no state", i
+                        f"the {'observation' if source == 'observation' else 'info'} holds no state, but held one at the first "
+                        f"reset ({NO_STATE})",
+                        i,
                     )
         return result
 
     def _state(self, result: StepResult) -> Any:
-        """The environment's state. Nobody reads that of an episode which terminated, so it is not asked for then: the
-        last one stands there. It stands in, too, where state() fails once the agents of a truncated episode have gone.
+        """The environment's state. Nobody reads the one after an episode in which everybody left terminated, so it is not
+        asked for then: the last one stands there. An agent that this step truncated is bootstrapped from it. The last one
+        stands in, too, where state() fails once the agents of such an episode have gone.
         """
-        if result.all_terminated and not result.all_truncated:
+        if result.all_terminated and True not in result.truncated:
             return self._last_state
         try:
             return self._env.state()
         except Exception as e:
-            if not result.all_truncated:
+            if not self._over:
                 raise
             self.warn(
                 "state",
@@ -557,6 +614,22 @@ class AdapterCore:
 
     def _reset_env(self, seed: int) -> Any:
         return self._seeding.reset(self, self._env, seed)
+
+
+def in_order(agents: Iterable[Hashable]) -> list:
+    """The agents as a list. The order of a set differs between processes, so that its agents are sorted."""
+    if isinstance(agents, (set, frozenset)):
+        return sorted(agents, key=lambda key: (len(str(key)), str(key)))
+    return list(agents)
+
+
+def _shape_of_numbers(value: Any) -> tuple | None:
+    """The shape of an array of numbers, or of lists of them that have the form of one; None for anything else."""
+    try:
+        array = np.asarray(value)
+    except Exception:  # whatever an object's own __array__ raises
+        return None
+    return array.shape if array.ndim and array.size and array.dtype.kind in "biuf" else None
 
 
 def _info_columns(env: Any) -> list[str]:

@@ -48,29 +48,26 @@ class DictAdapter(AdapterCore):
         observations, rewards, terminated, truncated, infos = self._unpack(self._returned)
         index, acted, done = self._index, self._acted, self._done
         for key, reward in rewards.items():
-            if reward is not None and reward != 0:
-                i = index.get(key)
+            i = index.get(key)
+            value = reward if isinstance(reward, float) else self._number(i, reward)
+            if value != 0.0:
                 if i is None:
                     raise self._unknown(key, "rewards")
-                if isinstance(reward, float) and acted[i] and not done[i] and reward - reward == 0.0:
-                    result.rewards[i] = float(reward)
+                if acted[i] and not done[i] and value - value == 0.0:
+                    result.rewards[i] = float(value)
                 else:
-                    self._reward(i, reward)
-        if self._plain:
-            seen, out = self._seen, result.observations
-            for key, value in observations.items():
-                i = index.get(key)
-                if i is None:
-                    raise self._unknown(key, "observations")
-                if done[i] or not seen[i] or value is None:
-                    self._observe(i, value)
-                out[i] = value
-        else:
-            for key, value in observations.items():
-                i = index.get(key)
-                if i is None:
-                    raise self._unknown(key, "observations")
+                    self._reward(i, value)
+        plain, seen, out = self._plain, self._seen, result.observations
+        for key, value in observations.items():
+            i = index.get(key)
+            if i is None:
+                raise self._unknown(key, "observations")
+            if done[i] and (terminated.get(key) or (truncated and truncated.get(key))):
+                continue  # it stays in the dicts
+            if not plain or done[i] or not seen[i] or value is None:
                 self._observe(i, value)
+            else:
+                out[i] = value
         if infos:
             self._infos(infos)
         self._ends(terminated, truncated, infos)
@@ -117,7 +114,8 @@ class DictAdapter(AdapterCore):
                     continue
                 i = index.get(key)
                 if i is not None:
-                    self._info(i, info)
+                    if not self._done[i]:
+                        self._info(i, info)
                     continue
             self._common_info(key, info)
 
@@ -183,7 +181,7 @@ class ParallelAdapter(DictAdapter):
 class RllibAdapter(DictAdapter):
     """RLlib's MultiAgentEnv: `__all__` says that the episode is over."""
 
-    kind = "dicts by agent as RLlib's"
+    kind = "RLlib MultiAgentEnv"
     usual_form = "rllib"
 
     def __init__(self, name: str, env: Any, agents: list, space_of: Any, global_state: bool = True):

@@ -20,16 +20,24 @@ _LIMITS = ("max_episode_steps", "_max_episode_steps", "max_steps", "max_cycles")
 class GymnasiumAdapter(AdapterCore):
     """One agent, `agent_0`."""
 
-    kind = "Gymnasium"
+    kind = "Gymnasium, one agent"
     usual_form = "one"
 
     def __init__(self, name: str, env: Any, global_state: bool = True):
         super().__init__(name, env, global_state)
+        self._several = ""  # what to do where Tuples are meant as agents
+        count = tuples_of_one_length(env.observation_space, env.action_space)
+        if count > 1:
+            self._several = f"its spaces are Tuples of {count}: with an attribute n_agents the environment has {count} agents"
+            self.kind = f"{self.kind} ({self._several})"
         self._set_agents(["agent_0"], lambda key: (env.observation_space, env.action_space), take_state=False)
         self._probe()
 
     def _max_episode_steps(self) -> int:
         return max_episode_steps(self._env)
+
+    def _hint_of_reward(self, reward: Any) -> str:
+        return self._several or super()._hint_of_reward(reward)
 
     def reset(self, seed: int) -> StepResult:
         result = self._begin_reset()
@@ -51,8 +59,9 @@ class GymnasiumAdapter(AdapterCore):
         if type(returned) is not tuple or len(returned) != 5:
             returned = unpack(self, returned)
         observation, reward, terminated, truncated, info = returned
-        if reward is not None and reward != 0:
-            self._reward(0, reward)
+        value = reward if isinstance(reward, float) else self._number(0, reward)
+        if value != 0.0:
+            self._reward(0, value)
         self._observe(0, observation)
         if info:
             self._info(0, info)
@@ -67,7 +76,7 @@ class ListAdapter(AdapterCore):
     everybody's.
     """
 
-    kind = "Gymnasium with lists"
+    kind = "Gymnasium, a list of agents"
 
     def __init__(self, name: str, env: Any, global_state: bool = True):
         super().__init__(name, env, global_state)
@@ -106,14 +115,17 @@ class ListAdapter(AdapterCore):
         if type(returned) is not tuple or len(returned) != 5:
             returned = unpack(self, returned)
         observations, rewards, terminated, truncated, info = returned
-        if is_list(rewards):
+        if is_list(rewards) or (getattr(rewards, "shape", ()) and len(rewards) == count):
             for i, reward in enumerate(self._each(rewards, "rewards")):
-                if reward is not None and reward != 0:
-                    self._reward(i, reward)
-        elif rewards is not None and rewards != 0:
-            for i, ended in enumerate(done):
-                if not ended:
-                    self._reward(i, rewards)
+                value = reward if isinstance(reward, float) else self._number(i, reward)
+                if value != 0.0:
+                    self._reward(i, value)
+        else:
+            value = rewards if isinstance(rewards, float) else self._number(None, rewards)
+            if value != 0.0:
+                for i, ended in enumerate(done):
+                    if not ended:
+                        self._reward(i, value)
         if self._plain and self._live == count:
             self._take_all(result, observations)
         else:
@@ -164,6 +176,8 @@ class ListAdapter(AdapterCore):
         for i, (end, cut) in enumerate(zip(ends, cuts)):
             if end or cut:
                 self._end(i, not end)
+            elif self._done[i]:
+                raise self._came_back(i)
         if self._live == 0:
             self._end_all(truncated=True not in self._result.terminated)
 
@@ -179,11 +193,7 @@ class ListAdapter(AdapterCore):
             return
         by_agent = [{} for _ in range(count)]
         for key, value in info.items():
-            if (
-                is_list(value)
-                and len(value) == count
-                and not (key == STATE_KEY and not isinstance(value, (list, tuple)))
-            ):
+            if is_list(value) and len(value) == count and not (key == STATE_KEY and _is_row(value)):
                 for own, element in zip(by_agent, value):
                     own[key] = element
             elif key in (STATE_KEY, AGENT_MASK_KEY):
@@ -196,6 +206,13 @@ class ListAdapter(AdapterCore):
                 self._info(i, own)
 
 
+def tuples_of_one_length(observation: Any, action: Any) -> int:
+    """The length of two spaces that are Tuples of one length; 0 for others."""
+    if spaces.kind(observation) != "Tuple" or spaces.kind(action) != "Tuple" or len(observation.spaces) != len(action.spaces):
+        return 0
+    return len(action.spaces)
+
+
 def is_list(value: Any) -> bool:
     kind = type(value)
     if kind is list or kind is tuple:
@@ -203,6 +220,11 @@ def is_list(value: Any) -> bool:
     if kind is bool or kind is float:
         return False
     return isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1
+
+
+def _is_row(value: Any) -> bool:
+    """An array, or a list of numbers: not a list of what is each agent's."""
+    return not isinstance(value, (list, tuple)) or all(isinstance(element, (int, float, np.number)) for element in value)
 
 
 def _first_words(description: dict) -> list[int]:

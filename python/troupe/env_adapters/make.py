@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from troupe.env_adapters import observed, recognize, resolve
-from troupe.env_adapters.base import EnvAdapter
+from troupe.env_adapters.base import EnvAdapter, close_after_error
 
 
 def make_adapter(
@@ -17,7 +17,13 @@ def make_adapter(
     Raises EnvAdapterError, or what the environment's own code raises.
     """
     adapter = recognize.adapt(name, resolve.make_environment(name, args, draws), global_state)
-    return observed.wrap(adapter, observation_function) if observation_function else adapter
+    if not observation_function:
+        return adapter
+    try:
+        return observed.wrap(adapter, observation_function)
+    except BaseException:
+        close_after_error(name, adapter)
+        raise
 
 
 def import_environment(name: str) -> None:

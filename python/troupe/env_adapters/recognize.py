@@ -7,14 +7,15 @@ from typing import Any, Callable
 
 from troupe.env_adapters import spaces
 from troupe.env_adapters.aec import AecAdapter
-from troupe.env_adapters.base import EnvAdapter, EnvAdapterError
-from troupe.env_adapters.core import AdapterCore
+from troupe.env_adapters.base import EnvAdapter, EnvAdapterError, close_after_error
+from troupe.env_adapters.core import AdapterCore, in_order
 from troupe.env_adapters.dicts import ParallelAdapter, RllibAdapter
-from troupe.env_adapters.gymnasium_env import GymnasiumAdapter, ListAdapter
+from troupe.env_adapters.gymnasium_env import GymnasiumAdapter, ListAdapter, tuples_of_one_length
 from troupe.env_adapters.seeding import Seeding
 
 #: Attributes of environments with lists that tell them from one agent whose spaces are Tuples.
 _SEVERAL = ("n_agents", "num_agents", "players", "agents", "possible_agents")
+_MOST_LAYERS = 64
 #: Where RLlib-style environments name their agents, in this order.
 _AGENT_ATTRIBUTES = ("possible_agents", "get_agent_ids", "_agent_ids", "agents")
 
@@ -26,9 +27,7 @@ def adapt(name: str, env: Any, global_state: bool = True) -> EnvAdapter:
     try:
         return _adapt(name, env, global_state)
     except BaseException:
-        close = getattr(env, "close", None)
-        if callable(close):
-            close()
+        close_after_error(name, env)
         raise
 
 
@@ -78,14 +77,15 @@ def _is_gym(env: Any) -> bool:
 def _has_lists(env: Any, observation: Any, action: Any) -> bool:
     if isinstance(observation, list) and isinstance(action, list):
         return len(observation) == len(action) > 0
-    if (
-        spaces.kind(observation) != "Tuple"
-        or spaces.kind(action) != "Tuple"
-        or len(observation.spaces) != len(action.spaces)
-    ):
-        return False
-    unwrapped = getattr(env, "unwrapped", env)
-    return any(hasattr(unwrapped, attribute) for attribute in _SEVERAL)
+    return tuples_of_one_length(observation, action) > 0 and any(hasattr(layer, attribute) for layer in _layers(env) for attribute in _SEVERAL)
+
+
+def _layers(env: Any) -> list:
+    """The environment and what it wraps: a wrapper of Gymnasium 1 does not hand on attributes."""
+    layers = [env]
+    while len(layers) < _MOST_LAYERS and getattr(layers[-1], "env", None) is not None:
+        layers.append(layers[-1].env)
+    return [*layers, getattr(env, "unwrapped", env)]
 
 
 def _children(space: Any) -> dict | None:
@@ -121,10 +121,8 @@ def _named_agents(env: Any) -> list | None:
         found = getattr(env, attribute, None)
         if callable(found):
             found = found()
-        if isinstance(found, (set, frozenset)):  # its order differs between processes
-            found = sorted(found, key=lambda key: (len(str(key)), str(key)))
-        if isinstance(found, (list, tuple)) and found and all(isinstance(key, Hashable) for key in found):
-            return list(found)
+        if isinstance(found, (list, tuple, set, frozenset)) and found and all(isinstance(key, Hashable) for key in found):
+            return in_order(found)
     return None
 
 

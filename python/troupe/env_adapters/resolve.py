@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import os
@@ -152,14 +153,15 @@ def _module(what: str, module_name: str) -> Any:
 
 
 def _import(what: str, module_name: str) -> Any:
+    top = module_name.partition(".")[0]
     try:
+        if top not in sys.modules and importlib.util.find_spec(top) is None:
+            if importlib.machinery.PathFinder.find_spec(top, [os.getcwd()]) is not None:
+                sys.path.append(os.getcwd())  # last: what lies there stands in for no other module
         return importlib.import_module(module_name)
     except ModuleNotFoundError as e:
         if e.name is None or not (module_name == e.name or module_name.startswith(e.name + ".")):
-            raise EnvAdapterError(
-                f"{what}: importing {module_name} failed: it needs the module {e.name}, which "
-                f"{sys.executable} does not find{_how_to_get(e.name)}"
-            ) from e
+            raise _import_failed(what, module_name, e) from e
         near = difflib.get_close_matches(e.name, _siblings(e.name), n=3)
         raise EnvAdapterError(
             f"{what}: there is no module {e.name} for {sys.executable}"
@@ -167,7 +169,15 @@ def _import(what: str, module_name: str) -> Any:
             + _how_to_get(e.name)
         ) from None
     except Exception as e:
-        raise EnvAdapterError(f"{what}: importing {module_name} failed: {type(e).__name__}: {e}") from e
+        raise _import_failed(what, module_name, e) from e
+
+
+def _import_failed(what: str, imported: str, error: Exception) -> EnvAdapterError:
+    """The error of a module or file that is there and cannot be imported."""
+    why = f"{type(error).__name__}: {error}"
+    if isinstance(error, ModuleNotFoundError) and error.name is not None:
+        why = f"it needs the module {error.name}, which {sys.executable} does not find{_how_to_get(error.name)}"
+    return EnvAdapterError(f"{what}: importing {imported} failed: {why}")
 
 
 def _how_to_get(module_name: str | None) -> str:
@@ -200,18 +210,34 @@ def _load_file(what: str, path: str) -> Any:
             f"{what}: there is no file {os.path.abspath(path)}, expected a program in Python"
             + (f", did you mean {' or '.join(near)}?" if near else "")
         )
-    module_name = "troupe_env_" + "".join(c if c.isalnum() else "_" for c in os.path.abspath(path))
-    if module_name in sys.modules:
-        return sys.modules[module_name]
-    spec = importlib.util.spec_from_file_location(module_name, path)
+    whole = os.path.abspath(path)
+    if sys.path[:1] != [os.path.dirname(whole)]:
+        sys.path.insert(0, os.path.dirname(whole))  # as `python FILE.py`: it can import its neighbours
+    spec = _spec_of_file(whole)
+    if spec.name in sys.modules:
+        return sys.modules[spec.name]
     module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module
+    sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
     except Exception as e:
-        del sys.modules[module_name]
-        raise EnvAdapterError(f"{what}: importing {path} failed: {type(e).__name__}: {e}") from e
+        del sys.modules[spec.name]
+        raise _import_failed(what, path, e) from e
     return module
+
+
+def _spec_of_file(path: str) -> Any:
+    """The spec of a file whose folder comes first in sys.path: under the name by which processes that multiprocessing spawns
+    import it, too, or one of our own where that is another module's.
+    """
+    name = os.path.basename(path)[: -len(".py")]
+    if "." not in name:
+        importlib.invalidate_caches()
+        loaded = sys.modules.get(name)
+        spec = importlib.util.find_spec(name) if loaded is None else getattr(loaded, "__spec__", None)
+        if spec is not None and spec.origin == path:
+            return spec
+    return importlib.util.spec_from_file_location("troupe_env_" + "".join(c if c.isalnum() else "_" for c in path), path)
 
 
 def _gymnasium_registry() -> dict:
