@@ -1,7 +1,7 @@
 // Preloaded into a learner by slow_import_test.py and tests/fault/kills.py: reads of files whose path holds
-// $SLOW_DISK_PART wait while the file $SLOW_DISK_FILE exists, as those of a server of files that does not answer. Where
-// $SLOW_DISK_SYNCS is set their fsync waits, too, after so many that came while that file was there;
-// $SLOW_DISK_FILE.waits then tells of it.
+// $SLOW_DISK_PART wait while the file $SLOW_DISK_FILE exists, like reads from a file server that does not answer. Where
+// $SLOW_DISK_SYNCS is set, their fsync waits, too, after so many that came while that file was there. A call that waits
+// first makes the file $SLOW_DISK_FILE.waits.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -35,7 +35,11 @@ const char* SlowFile(int fd) {
 
 void WaitFor(int fd) {
   const char* const file = SlowFile(fd);
-  while (file != nullptr && access(file, F_OK) == 0) usleep(10000);
+  if (file == nullptr) return;
+  char told[4096];
+  std::snprintf(told, sizeof(told), "%s.waits", file);
+  close(open(told, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  while (access(file, F_OK) == 0) usleep(10000);
 }
 
 }  // namespace
@@ -63,11 +67,6 @@ extern "C" int fsync(int fd) {
   static std::atomic<int> seen{0};
   const char* const syncs = std::getenv("SLOW_DISK_SYNCS");
   const char* const file = syncs != nullptr ? SlowFile(fd) : nullptr;
-  if (file != nullptr && seen++ >= std::atoi(syncs)) {
-    char told[4096];
-    std::snprintf(told, sizeof(told), "%s.waits", file);
-    close(open(told, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-    WaitFor(fd);
-  }
+  if (file != nullptr && seen++ >= std::atoi(syncs)) WaitFor(fd);
   return real(fd);
 }

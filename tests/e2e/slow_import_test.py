@@ -5,6 +5,7 @@
 LIBRARY: slow_disk.cc as a library to preload.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -39,18 +40,25 @@ class SlowImportTest(harness.RunningTestCase):
         self.await_env_steps(64, self.run_process)
         self.write("slow", "")
 
+    def slow_import(self):
+        """A change that the learner has received: its import waits for the disk. A busy machine may start the program of a later change first."""
+        process = self.change("import", "run", "runs/foreign#main", "guest")
+        self.await_true(lambda: os.path.exists(self.path("slow.waits")), "the learner's read of the slow disk")
+        return process
+
     def test_training_goes_on_and_changes_keep_their_order(self):
-        slow = self.change("import", "run", "runs/foreign#main", "guest")
+        slow = self.slow_import()
         self.await_env_steps(self.env_steps() + 2000, self.run_process)
         behind = self.change("freeze", "run", "main")
         self.await_env_steps(self.env_steps() + 2000, self.run_process)
         self.assertEqual((slow.poll(), behind.poll()), (None, None), "both wait for the disk")
         os.remove(self.path("slow"))
         self.assertEqual((slow.wait(timeout=30), behind.wait(timeout=30)), (0, 0), self.log_text())
-        self.assertLess(slow.stdout.read(), behind.stdout.read(), "the revisions are in the order of the changes")
+        first, second = (json.loads(process.stdout.read())["revision"] for process in (slow, behind))
+        self.assertLess(first, second, "the revisions are in the order of the changes")
 
     def test_a_disk_that_never_answers_does_not_hold_up_the_end(self):
-        slow = self.change("import", "run", "runs/foreign#main", "guest")
+        slow = self.slow_import()
         self.await_env_steps(self.env_steps() + 2000, self.run_process)
         self.assertIsNone(slow.poll())
         self.run_process.send_signal(signal.SIGTERM)
