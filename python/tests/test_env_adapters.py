@@ -19,6 +19,7 @@ if HAVE_NUMPY:
 
     from troupe.env_adapters import EnvAdapterError
     from troupe.env_adapters.recognize import adapt
+    from troupe.env_adapters.spaces import SpaceCodec, SpaceError
 
 NO = {"a": False, "b": False}
 
@@ -237,6 +238,18 @@ class ParallelTest(unittest.TestCase):
             with self.subTest(message):
                 self.assertRaisesRegex(EnvAdapterError, message, adapt, "x", env)
                 self.assertEqual(env.closes, 1)
+
+    def test_what_is_cut_is_cut_in_ascii(self):
+        """Logs escape everything else."""
+        many = [f"agent_{i}" for i in range(20)]
+        adapter = adapt("x", Parallel([{agent: obs(1) for agent in many}, ({"c": obs(1)}, {}, {}, {}, {})], agents=many))
+        adapter.reset(1)
+        with self.assertRaisesRegex(EnvAdapterError, r"expected one of agent_0, .*, agent_7, \.\.\.$") as caught:
+            adapter.step([0] * 20)
+        self.assertTrue(str(caught.exception).isascii())
+        codec = SpaceCodec(adapter.description.agents[0].action_space)
+        with self.assertRaisesRegex(SpaceError, r"got 'x{79}\.\.\. \(str\), expected an integer"):
+            codec.flatten_into("x" * 1000, np.zeros(3, np.float32))
 
     def test_agents_without_an_order_are_sorted(self):
         env = Parallel([{"b": obs(1), "a10": obs(2)}], agents=("b", "a10", "a9", "c"))

@@ -401,17 +401,17 @@ class KindTest(unittest.TestCase):
         del tuples.n_agents
         uneven = Gym([((obs(1), obs(2)), {})], space=fake.Tuple([BOX] * 2), action=fake.Tuple([fake.Discrete(3)] * 3))
         for env, words in (
-            (Parallel([{"a": obs(1), "b": obs(2)}]), "PettingZoo parallel"),
-            (Countdown(), "PettingZoo AEC"),
-            (Dicts([({"a": obs(1)}, {})]), "RLlib MultiAgentEnv"),
-            (Gym([(obs(1), {})]), "Gymnasium, one agent"),
-            (uneven, "Gymnasium, one agent"),
-            (tuples, "Gymnasium, one agent (its spaces are Tuples of 2: with an attribute n_agents the environment has 2 agents)"),
-            (Lists([((obs(1), obs(2)), {})]), "Gymnasium, a list of agents"),
-            (Lists([((obs(1), obs(2)), {})], lists=True), "Gymnasium, a list of agents"),
+            (Parallel([{"a": obs(1), "b": obs(2)}]), "PettingZoo parallel, 2 agents"),
+            (Countdown(), "PettingZoo AEC, 3 agents"),
+            (Dicts([({"a": obs(1)}, {})]), "RLlib MultiAgentEnv, 2 agents"),
+            (Gym([(obs(1), {})]), "Gymnasium, 1 agent"),
+            (uneven, "Gymnasium, 1 agent"),
+            (tuples, "Gymnasium, 1 agent (its spaces are Tuples of 2: with an attribute n_agents it has 2 agents)"),
+            (Lists([((obs(1), obs(2)), {})]), "Gymnasium with lists, 2 agents"),
+            (Lists([((obs(1), obs(2)), {})], lists=True), "Gymnasium with lists, 2 agents"),
         ):
             with self.subTest(words):
-                self.assertEqual(adapt("x", env).description.kind, words)
+                self.assertEqual(adapt("x", env).description.recognized_as, words)
 
 
 if __name__ == "__main__":

@@ -242,6 +242,7 @@ class FileTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = os.path.realpath(folder.name)
         self.write("troupe_test_rules.py", "LENGTH = 5")
+        self.write("installed/troupe_test_rules.py", "LENGTH = 1")  # a neighbour counts before it
 
     def write(self, name, text):
         path = os.path.join(self.folder, name)
@@ -254,7 +255,7 @@ class FileTest(unittest.TestCase):
         """What the program prints, with make_adapter there and `first`, which gives a first observation."""
         first = "def first(name): return float(make_adapter(name, {}).reset(1).observations[0][0])"
         start = f"import sys\nsys.path[:] = filter(None, sys.path)\nfrom troupe.env_adapters import EnvAdapterError, make_adapter\n{first}\n"
-        path = os.pathsep.join(os.path.abspath(place) for place in (os.path.join(HERE, ".."), HERE))
+        path = os.pathsep.join(os.path.abspath(place) for place in (os.path.join(HERE, ".."), HERE, os.path.join(self.folder, "installed")))
         done = subprocess.run(
             [sys.executable, "-B", "-c", start + program],
             cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=110,
@@ -287,8 +288,8 @@ class FileTest(unittest.TestCase):
         for planted in ("json.py", "fake_spaces.py", "troupe/__init__.py", "numpy.py"):
             self.write(planted, "raise SystemExit('planted')")
         self.assertEqual(self.run_python("import json\nprint(first('troupe_test_here:Mine'))", self.folder), ["4.0"])
-        program = "try:\n    make_adapter('troupe_test_nowhere', {})\nexcept EnvAdapterError:\n    print(len([p for p in sys.path if p == %r]))"
-        self.assertEqual(self.run_python(program % self.folder, self.folder), ["0"])
+        program = "try:\n    make_adapter('troupe_test_heer', {})\nexcept EnvAdapterError as e:\n    print(%r in sys.path, 'did you mean troupe_test_here' in str(e))"
+        self.assertEqual(self.run_python(program % self.folder, self.folder), ["False", "True"])
 
 
 @unittest.skipUnless(HAVE_NUMPY, "numpy is not installed")

@@ -181,7 +181,7 @@ class MadeTest(unittest.TestCase):
     def make(self, **described):
         """An adapter that has nothing but a description."""
         description = types.SimpleNamespace(
-            kind="x", agents=[], state_kind="none", state_space=None, has_agent_mask=False, info_columns=[], max_episode_steps=0
+            recognized_as="x", agents=[], state_kind="none", state_space=None, has_agent_mask=False, info_columns=[], max_episode_steps=0
         )
         vars(description).update(described)
         return mock.Mock(description=description)

@@ -1,4 +1,4 @@
-"""Calls the callbacks of a run beside its learner: `python -m troupe.callback_host`, started by lib/run/learner/callback_host.h and by nobody else.
+"""Calls the callbacks of a run beside its learner: the program of a process that is started by lib/run/learner/callback_host.h and by nobody else.
 
 File descriptors it inherits: 3 the control channel (JSON lines), 5 the lifeline. What callbacks print goes to the learner's log.
 

@@ -1,4 +1,4 @@
-"""Runs Python environments and functions for a worker: `python -m troupe.env_host`, started by lib/envhost and by nobody else.
+"""Runs Python environments and functions for a worker: the program of a process that is started by lib/envhost and by nobody else.
 
 File descriptors it inherits: 3 the control channel (JSON lines), 4 the shared memory (_shm_host.py), 5 the lifeline, a
 pipe that closes when the worker dies. What environments print goes to the worker's log.
@@ -203,7 +203,7 @@ class EnvHost:
     def _describe(adapter: Any) -> Dict[str, Any]:
         description = adapter.description
         return {
-            "kind": description.kind,
+            "recognized_as": description.recognized_as,
             "agents": [
                 {
                     "id": agent.id,

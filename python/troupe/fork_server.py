@@ -1,4 +1,4 @@
-"""Forks processes of Python environments: `python -m troupe.fork_server`, started by lib/envhost/fork_server.h and by nobody else.
+"""Forks processes of Python environments: the program of a process that is started by lib/envhost/fork_server.h and by nobody else.
 
 It has imported what they need, the environment's module included, so that a process is there in milliseconds instead of
 after the interpreter's start and these imports. It makes no environment.

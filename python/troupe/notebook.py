@@ -75,6 +75,7 @@ def load() -> types.ModuleType:
         data = file.read()
     if hashlib.sha256(data).hexdigest() != digest:
         raise LookupError(f"{path} is not what the notebook wrote: its SHA-256 is another one")
+    sys.path.append(os.getcwd())  # where a notebook finds its neighbours; last, so that it stands in for no module of others
     module = types.ModuleType(MODULE)
     module.__dict__.update(pickle.loads(data))
     return module

@@ -41,7 +41,7 @@ class AgentDescription:
 class EnvDescription:
     """What an environment promises; fixed for its life."""
 
-    kind: str  # which form it was recognized to have, in words
+    recognized_as: str  # its form and how many agents it has, in words for people
     agents: list[AgentDescription]
     state_kind: str  # "none", "per_env" or "per_agent"
     state_space: dict | None

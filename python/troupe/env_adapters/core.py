@@ -43,6 +43,8 @@ class AdapterCore:
     kind = ""
     #: What the environment's step takes and returns, as usual_step.py knows it; "": nothing that it knows.
     usual_form = ""
+    #: How one agent becomes several, where it may be meant as several.
+    _several = ""
 
     def __init__(self, name: str, env: Any, global_state: bool):
         self.name = name
@@ -78,7 +80,7 @@ class AdapterCore:
         return EnvAdapterError(f"environment {self.name}{agent}, step {self._steps}: {what}")
 
     def _unknown(self, key: Hashable, where: str) -> EnvAdapterError:
-        known = ", ".join(self._ids[:8]) + (", …" if len(self._ids) > 8 else "")
+        known = ", ".join(self._ids[:8]) + (", ..." if len(self._ids) > 8 else "")
         hint = (
             ""
             if hasattr(self._env, "possible_agents")
@@ -233,7 +235,7 @@ class AdapterCore:
             )
         ]
         self.description = EnvDescription(
-            kind=self.kind,
+            recognized_as=f"{self.kind}, {len(agents)} agent{'s' if len(agents) > 1 else ''}{self._several and f' ({self._several})'}",
             agents=agents,
             state_kind=state_kind,
             state_space=state_space,
@@ -428,9 +430,9 @@ class AdapterCore:
 
     def _hint_of_reward(self, reward: Any) -> str:
         """What may help where a reward is not one number."""
-        if getattr(reward, "shape", ()):
-            return "make one number of a vector of objectives, as LinearizeReward of MOMAland does"
-        return ""
+        if self._several or not getattr(reward, "shape", ()):
+            return self._several
+        return "make one number of a vector of objectives, as LinearizeReward of MOMAland does"
 
     def _reward(self, i: int, value: float) -> None:
         """Notes a reward that is not 0."""

@@ -20,24 +20,19 @@ _LIMITS = ("max_episode_steps", "_max_episode_steps", "max_steps", "max_cycles")
 class GymnasiumAdapter(AdapterCore):
     """One agent, `agent_0`."""
 
-    kind = "Gymnasium, one agent"
+    kind = "Gymnasium"
     usual_form = "one"
 
     def __init__(self, name: str, env: Any, global_state: bool = True):
         super().__init__(name, env, global_state)
-        self._several = ""  # what to do where Tuples are meant as agents
         count = tuples_of_one_length(env.observation_space, env.action_space)
         if count > 1:
-            self._several = f"its spaces are Tuples of {count}: with an attribute n_agents the environment has {count} agents"
-            self.kind = f"{self.kind} ({self._several})"
+            self._several = f"its spaces are Tuples of {count}: with an attribute n_agents it has {count} agents"
         self._set_agents(["agent_0"], lambda key: (env.observation_space, env.action_space), take_state=False)
         self._probe()
 
     def _max_episode_steps(self) -> int:
         return max_episode_steps(self._env)
-
-    def _hint_of_reward(self, reward: Any) -> str:
-        return self._several or super()._hint_of_reward(reward)
 
     def reset(self, seed: int) -> StepResult:
         result = self._begin_reset()
@@ -76,7 +71,7 @@ class ListAdapter(AdapterCore):
     everybody's.
     """
 
-    kind = "Gymnasium, a list of agents"
+    kind = "Gymnasium with lists"
 
     def __init__(self, name: str, env: Any, global_state: bool = True):
         super().__init__(name, env, global_state)

@@ -194,7 +194,7 @@ def _siblings(module_name: str) -> list[str]:
     parent, _, _ = module_name.rpartition(".")
     if not parent:  # Python's own modules are no environments
         own = getattr(sys, "stdlib_module_names", frozenset())  # since 3.10
-        return [m.name for m in pkgutil.iter_modules() if m.name not in own]
+        return [m.name for m in pkgutil.iter_modules([*sys.path, os.getcwd()]) if m.name not in own]
     try:
         return [f"{parent}.{m.name}" for m in pkgutil.iter_modules(importlib.import_module(parent).__path__)]
     except (ImportError, AttributeError):

@@ -484,7 +484,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, np.ndarray) and value.size > 8:
         return f"an array of shape {value.shape}"
     text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}… ({type(value).__name__})"
+    return text if len(text) <= 80 else f"{text[:80]}... ({type(value).__name__})"
 
 
 def flatten_into(description: dict, value: Any, out: np.ndarray) -> None:
