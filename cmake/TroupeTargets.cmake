@@ -139,6 +139,8 @@ function(troupe_test)
   if(TROUPE_SANITIZE)
     # Optimizing the tests themselves, instrumented, takes longer than running them does.
     target_compile_options(${arg_NAME} PRIVATE -O0)
+  elseif(NOT arg_TORCH) # whose precompiled header has the flags of the libraries
+    target_compile_options(${arg_NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
   # Where a test finds recorded data; relative paths would depend on where ctest was started. A test in the bundle is started in its folder.
   if(TROUPE_PORTABLE AND arg_BUNDLE)
