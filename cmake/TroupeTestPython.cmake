@@ -15,8 +15,8 @@ if(NOT TROUPE_TEST_PYTHON)
   set(TROUPE_TEST_PYTHON ${Python3_EXECUTABLE})
 endif()
 
-# TROUPE_TORCH_PYTHON: an interpreter with numpy, torch, onnx, onnxruntime, grpcio and protobuf, for the tests of policies in PyTorch. torch is 3 GB that nothing else
-# needs, so that './troupe test' brings none: where there is no such interpreter, those tests are not registered.
+# TROUPE_TORCH_PYTHON: an interpreter with numpy, torch, onnx, onnxruntime, grpcio and protobuf, for the tests of policies in PyTorch. It has 5 GB that
+# nothing else needs, so './troupe test' makes one only where TROUPE_TORCH_PYTHON=auto asks for it (.ci/run does). Elsewhere those tests are not registered.
 set(TROUPE_TORCH_PYTHON "" CACHE FILEPATH "The Python interpreter of tests that need PyTorch, onnx and onnxruntime")
 if(NOT TROUPE_TORCH_PYTHON)
   message(STATUS "No TROUPE_TORCH_PYTHON: no tests of policies in PyTorch and ONNX")

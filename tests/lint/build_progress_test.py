@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What ./troupe shows of a build, tried with a stand-in for CMake that says what ninja says.
+"""What ./troupe shows of a build, and how long it lets tests run, tried with a stand-in for CMake that says what ninja says.
 
   build_progress_test.py SOURCE
 """
@@ -82,6 +82,33 @@ fi
         self.assertIn("x.cc:1: warning: w", [line.split("\r")[-1] for line in lines])
         self.assertEqual([re.sub(" +$", "", part) for part in lines[-2].split("\r")],
                          ["", "troupe: built 2 of 10 files in 4 s, about 16 s to go", "troupe: built 10 of 10 files in 20 s, about 0 s to go"])
+
+    def test_a_slow_machine_gives_tests_more_time(self):
+        os.makedirs(self.path("build", "asan-core"))
+        with open(self.path("build", "asan-core", "CMakeCache.txt"), "w", encoding="utf-8") as file:
+            file.write("TROUPE_TEST_SLOWNESS:STRING=1\nTROUPE_BUILD_TESTS:BOOL=ON\nTROUPE_BUILD_BENCHMARKS:BOOL=ON\n")
+        for tool in ("cat", "rm", "sha256sum", "grep", "sleep"):
+            os.symlink(shutil.which(tool), self.path("bin", tool))
+        os.remove(self.path("bin", "bash"))
+        said = {"cmake": 'echo "$*" >> "$HOME/cmake.log"', "ctest": 'echo "$*" >> "$HOME/ctest.log"', "bash": "sleep ${LOOP_S}", "nproc": "echo 2"}
+        for name, does in said.items():
+            if os.path.lexists(self.path("bin", name)):
+                os.remove(self.path("bin", name))
+            with open(self.path("bin", name), "w", encoding="utf-8") as file:
+                file.write(f"#!/bin/bash\n{does}\n")
+            os.chmod(self.path("bin", name), 0o755)
+        for loop_s, slowness in (("0", None), ("2.5", 8)):
+            for name in ("cmake.log", "ctest.log"):
+                with open(self.path(name), "w", encoding="utf-8"):
+                    pass
+            done = subprocess.run([self.path("troupe"), "test", "--preset", "asan-core", "unit"], capture_output=True, text=True, timeout=60, check=False,
+                                  env={"PATH": self.path("bin"), "HOME": self.folder, "TROUPE_JOBS": "1", "TROUPE_TEST_PYTHON": sys.executable, "LOOP_S": loop_s})
+            with open(self.path("ctest.log"), encoding="utf-8") as file:
+                self.assertIn("--parallel 2 -L unit", file.read(), done.stderr)
+            with open(self.path("cmake.log"), encoding="utf-8") as file:
+                found = re.findall(r"-DTROUPE_TEST_SLOWNESS=(\d+)", file.read())
+            self.assertEqual(found, [str(slowness)] if slowness else [], done.stderr)
+            self.assertEqual("tests may take 8 times longer" in done.stderr, bool(slowness), done.stderr)
 
 
 if __name__ == "__main__":
