@@ -13,6 +13,24 @@ import time
 import unittest
 
 
+# ctest says how many times longer than usual tests may take (cmake/TroupeTargets.cmake). Every wait for a process is so much longer, and so is
+# every wait of `await_true`.
+SLOWDOWN = float(os.environ.get("TROUPE_TEST_SLOWDOWN", 1))
+
+
+class PatientPopen(subprocess.Popen):
+    """What subprocess.run and the tests start."""
+
+    def wait(self, timeout=None):
+        return super().wait(timeout and timeout * SLOWDOWN)
+
+    def communicate(self, input=None, timeout=None):
+        return super().communicate(input, timeout and timeout * SLOWDOWN)
+
+
+subprocess.Popen = PatientPopen
+
+
 class TroupeTestCase(unittest.TestCase):
     """A test with a folder of its own in which `troupe` runs. `main` sets program and source from the command line."""
 
@@ -174,7 +192,7 @@ class RunningTestCase(TroupeTestCase):
         return process
 
     def await_true(self, condition, what, seconds=60):
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds * SLOWDOWN
         while not condition():
             self.assertLess(time.monotonic(), deadline, f"waited in vain for {what}\n{self.log_text()}")
             time.sleep(0.02)
