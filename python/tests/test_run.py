@@ -351,16 +351,32 @@ class EndTest(ProgramTestCase):
         self.assertEqual(process.communicate(timeout=30)[0], "stopped SIGTERM\n")
         self.assertFalse(is_alive(pid))
 
-    def test_a_second_ctrl_c_ends_all_at_once(self):
-        code = "import troupe\ntroupe.train({'fake': {'then': 'deaf'}}, name='run', progress=False)"
+    def interrupt_twice(self, copy_s, drain_s):
+        """What a program says whose run does not end when it is asked to, after two Ctrl-C."""
+        code = f"""
+            import troupe, troupe.launch
+            troupe.launch._COPY_S = {copy_s}
+            run = troupe.start({{'fake': {{'then': 'deaf'}}}}, name='run')
+            try:
+                run.wait()
+            except KeyboardInterrupt:
+                run.stop({drain_s})
+        """
         process = self.interpreter(code, stderr=subprocess.PIPE, text=True, start_new_session=True)
         pid = self.await_pid()
         self.await_note("deaf")
         process.send_signal(signal.SIGINT)
         self.await_note("ignored")  # what the first one came to
         process.send_signal(signal.SIGINT)
-        self.assertIn("KeyboardInterrupt", process.communicate(timeout=30)[1])
+        said = process.communicate(timeout=30)[1]
         self.assertFalse(is_alive(pid))
+        return said
+
+    def test_a_second_ctrl_c_ends_all_at_once(self):
+        self.assertRegex(self.interrupt_twice(copy_s=0, drain_s=600), r"KeyboardInterrupt\n$")
+
+    def test_a_copy_of_ctrl_c_changes_nothing(self):
+        self.assertRegex(self.interrupt_twice(copy_s=600, drain_s=2), r"RunFailed: .* did not end in order in time, and was killed.*\n$")
 
 
 class NotebookTest(ProgramTestCase):

@@ -19,6 +19,7 @@ POLL_S = 0.05
 DRAIN_S = 30.0
 _SHOWN_EVERY_S = 0.1
 _KILL_S = 5.0
+_COPY_S = 1.0
 
 
 class TrainProcess:
@@ -118,13 +119,22 @@ def _end_all() -> None:
 
 
 def _end(processes: Sequence[TrainProcess], timeout: float) -> None:
-    """All in order, and together; at once what did not within so many seconds."""
-    try:
-        late = _signal(processes, signal.SIGTERM, timeout)
-    except BaseException:
-        _kill(processes)
-        raise
-    _kill(late)
+    """All in order, and together; at once what did not within so many seconds. A KeyboardInterrupt ends them at once, too, but not within the first
+    second: it may be a copy of the one that led here, as GNU timeout sends SIGINT to a process and to its group."""
+    begun = time.monotonic()
+    running: Sequence[TrainProcess] = processes
+    number: int = signal.SIGTERM
+    while running:
+        try:
+            running = _signal(running, number, begun + timeout - time.monotonic())
+            break
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and time.monotonic() - begun < _COPY_S:
+                number = 0
+                continue
+            _kill(processes)
+            raise
+    _kill(running)
 
 
 def _kill(processes: Sequence[TrainProcess]) -> None:
