@@ -68,11 +68,15 @@ run_docs() {
     shift
   done
   if [[ $output != /* ]]; then output=$PWD/$output; fi
-  lock_build
-  set_up false python
+  find_test_python
+  # It builds no program, so that it waits for nobody who does.
+  if ! test_python_there; then
+    lock_build
+    set_up false python
+    unlock_build
+  fi
   NO_MKDOCS_2_WARNING=1 "$test_python" -B -m mkdocs build --strict --config-file "$root/mkdocs.yml" --site-dir "$output" >&2 ||
     die "the site could not be built (see above)"
-  unlock_build
   echo "$output/index.html"
 }
 

@@ -231,7 +231,8 @@ class ScriptTest(harness.TroupeTestCase):
         super().setUp()
         shutil.copy(os.path.join(self.source, "troupe"), self.folder)
         os.mkdir(self.path("cmake"))
-        shutil.copy(os.path.join(self.source, "cmake", "libtorch.pin"), self.path("cmake"))
+        for name in ("libtorch.pin", "packaging.sh"):
+            shutil.copy(os.path.join(self.source, "cmake", name), self.path("cmake"))
 
     def help_of(self, *words):
         """What the script says; somebody else builds all the while."""
@@ -260,6 +261,37 @@ class ScriptTest(harness.TroupeTestCase):
         self.assertEqual(self.help_of("bench", "--help"), "asked bench --help\n")
         self.assertEqual(self.help_of("policy", "ls", "-h"), "asked policy ls -h\n")
         self.assertEqual(self.help_of("help", "train"), "asked train --help\n")
+
+    def test_a_wait_for_who_builds_names_it_and_ends(self):
+        os.mkdir(self.path("bin"))
+        # As flock, which is told how long to wait and gives up.
+        os.chmod(self.write("bin/flock", f"""#!/bin/sh\nprintf '%s\\n' "$*" >> {self.path('asked')}\nexit 1\n"""), 0o755)
+        os.mkdir(self.path("build"))
+        self.write("build/.lock", "4711 ./troupe build --preset asan\n")
+        environment = dict(os.environ, TROUPE_NO_INSTALL="1", TROUPE_CACHE=self.path("cache"), PATH=f"{self.path('bin')}:{os.environ['PATH']}")
+        done = subprocess.run([self.path("troupe"), "train"], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL, env=environment)
+        self.assertEqual((done.returncode, done.stderr), (1,
+            "troupe: waiting up to 30 minutes for another ./troupe that is building: process 4711 (./troupe build --preset asan)\n"
+            "troupe: error: another ./troupe still builds after 30 minutes: process 4711 (./troupe build --preset asan); wait for it, or end it\n"))
+        with open(self.path("asked")) as asked:
+            self.assertEqual(asked.read(), "-n 9\n-w 1800 9\n")
+
+    def test_who_builds_says_so_in_the_lock(self):
+        done = subprocess.Popen([self.path("troupe"), "build", "--preset", "none_such"], stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+                                env=dict(os.environ, TROUPE_NO_INSTALL="1", TROUPE_CACHE=self.path("cache")))
+        self.assertEqual(done.wait(20), 1)
+        with open(self.path("build", ".lock")) as lock:
+            self.assertEqual(lock.read(), f"{done.pid} ./troupe build --preset none_such\n")
+
+    def test_the_site_waits_for_nobody_who_builds(self):
+        os.makedirs(self.path("build"))
+        python = self.write("python", "#!/bin/sh\nexit 0\n")
+        os.chmod(python, 0o755)
+        with open(self.path("build", ".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            done = subprocess.run([self.path("troupe"), "docs"], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL,
+                                  env=dict(os.environ, TROUPE_TEST_PYTHON=python, TROUPE_CACHE=self.path("cache")))
+        self.assertEqual((done.returncode, done.stderr, done.stdout), (0, "", self.path("build", "site", "index.html") + "\n"))
 
 
 if __name__ == "__main__":
