@@ -221,6 +221,7 @@ constexpr ForeignKey kForeignKeys[] = {
     {"recurrent_N", kOnPolicy, "model.core_layers", ""},
     {"data_chunk_length", kOnPolicy, "model.max_seq_len", ""},
     {"sequence_length", kSkrl, "model.max_seq_len", ""},
+    {"burn_in", kRllib, "", "a sequence begins with the state that the acting network had"},
     {"lstm_hidden_size", kStableBaselines, "model.core_size", ""},
     {"n_lstm_layers", kStableBaselines, "model.core_layers", ""},
     {"enable_critic_lstm", kStableBaselines, "model.critic_core", "gru or lstm"},

@@ -160,6 +160,9 @@ TEST(RunConfigTest, ForeignKeysPointToOurs) {
   EXPECT_EQ(ErrorOf("model: {dropout: 0.1}"),
             "run.yaml:1:9: unknown key \"model.dropout\" (XuanCe): there is no such choice here: layers have no "
             "dropout; leave it out");
+  EXPECT_EQ(ErrorOf("model: {burn_in: 3}"),
+            "run.yaml:1:9: unknown key \"model.burn_in\" (RLlib): there is no such choice here: a sequence begins with "
+            "the state that the acting network had; leave it out");
 }
 
 TEST(ForeignKeysTest, PointToKeysThatExistAndHideNone) {
