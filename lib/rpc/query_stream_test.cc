@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "lib/base/await.h"
+#include "lib/base/process_memory.h"
 #include "lib/rpc/address.h"
 #include "lib/rpc/convert.h"
 #include "lib/rpc/query_client.h"
@@ -384,10 +385,16 @@ TEST_F(QueryStreamTest, AThousandClientsThatVanishLeaveNothing) {
     }
     EXPECT_TRUE(HasStreams(0));
   };
-  vanish(200);  // what gRPC and the allocator keep for good
-  const PeakMemory peak;
+  vanish(200);  // what gRPC keeps for good
+  // In use, not resident: this process is the clients, too, and on a busy machine many of them are there at once. A
+  // sanitizer's allocator does not say, and finds what leaks by itself.
+  const int64_t before = base::ProcessMemory::Now().heap_bytes;
   vanish(1000);
-  EXPECT_LT(peak.growth_bytes(), (int64_t{4} << 20) + kKeptBySanitizerBytes) << "this process is the clients, too";
+  const auto growth = [before] { return base::ProcessMemory::Now().heap_bytes - before; };
+  // gRPC closes connections in its own time.
+  EXPECT_TRUE(base::AwaitPolling(absl::Milliseconds(5), base::Deadline::After(absl::Seconds(30)),
+                                 [&] { return growth() < (int64_t{1} << 20); }))
+      << growth() << " bytes more";
   EXPECT_EQ(engine_->num_waiting(), 0);
   EXPECT_TRUE(client_->OpenStream()->ComputeActions(query_, kStreamTimeout).ok());
 }
