@@ -3,8 +3,10 @@
 #include <memory>
 
 #include "lib/base/terminal_block.h"
+#include <fmt/format.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 
 namespace troupe::base {
 namespace {
@@ -28,6 +30,20 @@ class AboveTheBlock : public spdlog::sinks::stderr_color_sink_mt {
   }
 };
 
+spdlog::level::level_enum LevelOf(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarn:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+  }
+  return spdlog::level::err;
+}
+
 }  // namespace
 
 void InitLogging(std::string_view process_name, std::string_view level) {
@@ -40,6 +56,15 @@ void InitLogging(std::string_view process_name, std::string_view level) {
   logger->set_level(known ? spdlog::level::from_str(name) : spdlog::level::info);
   logger->flush_on(spdlog::level::warn);
   spdlog::set_default_logger(std::move(logger));
+}
+
+bool LogsAt(LogLevel level) { return spdlog::should_log(LevelOf(level)); }
+
+void WriteLog(LogLevel level, fmt::string_view format, fmt::format_args arguments) {
+  if (!LogsAt(level)) return;
+  fmt::memory_buffer text;
+  fmt::vformat_to(fmt::appender(text), format, arguments);
+  spdlog::log(LevelOf(level), spdlog::string_view_t(text.data(), text.size()));
 }
 
 }  // namespace troupe::base

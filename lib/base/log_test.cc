@@ -6,6 +6,7 @@
 #include "lib/base/shortened.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
 
 namespace troupe::base {
 namespace {

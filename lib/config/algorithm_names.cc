@@ -14,7 +14,7 @@ using google::protobuf::FieldDescriptor;
 
 constexpr char kRun[] = "algorithm";
 constexpr char kPoliciesKey[] = "multi_agent.policies";
-constexpr char kAgents[] = "multi_agent.agents";
+constexpr char kAgentsKey[] = "multi_agent.agents";
 
 /// An entry of a mapping; a node that is not defined: there is none.
 YAML::Node Entry(const YAML::Node& node, const char* name) {
@@ -28,7 +28,7 @@ void AlgorithmNames::Read(const YAML::Node& document) {
   const YAML::Node multi_agent = Entry(document, "multi_agent");
   if (!multi_agent.IsDefined()) return;
   ReadOverrides(kPoliciesKey, Entry(multi_agent, "policies"));
-  ReadOverrides(kAgents, Entry(multi_agent, "agents"));
+  ReadOverrides(kAgentsKey, Entry(multi_agent, "agents"));
 }
 
 void AlgorithmNames::ReadOverrides(const std::string& key, const YAML::Node& node) {
@@ -48,7 +48,7 @@ void AlgorithmNames::ReadSection(const std::string& section, const YAML::Node& n
       const google::protobuf::EnumValueDescriptor* const name =
           FindEnumWord(*v1::AlgorithmName_descriptor(), entry.second.Scalar());
       if (name != nullptr) names_[section] = static_cast<v1::AlgorithmName>(name->number());
-    } else if (absl::StartsWith(section, kAgents)) {
+    } else if (absl::StartsWith(section, kAgentsKey)) {
       const std::vector<const FieldDescriptor*> fields = FieldsOf(*v1::AlgorithmConfig::descriptor(), key);
       if (!fields.empty() && fields[0]->containing_type() != v1::AlgorithmConfig::descriptor()) {
         own_keys_[section].insert(key);

@@ -17,6 +17,7 @@
 #include "lib/env/slot_buffers.h"
 #include "lib/envhost/python_child.h"
 #include "lib/envhost/testing/player.h"
+#include <spdlog/spdlog.h>
 
 namespace troupe::envhost {
 namespace {

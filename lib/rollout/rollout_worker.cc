@@ -37,9 +37,9 @@ absl::StatusOr<bool> RolloutWorker::Step(absl::Duration timeout) {
     // The learner has granted its environments again. Of environments that fail it tells people itself.
     const std::optional<int64_t> left_out = lines_.Take();
     if (left_out.has_value()) {
-      spdlog::log(collector_->gives_up() ? spdlog::level::info : spdlog::level::warn,
-                  "grant given up grant={} reason=\"{}\" left_out={}", grant.id.value(),
-                  base::LogSafe(std::string(status.message())), *left_out);
+      base::Log(collector_->gives_up() ? base::LogLevel::kInfo : base::LogLevel::kWarn,
+                "grant given up grant={} reason=\"{}\" left_out={}", grant.id.value(),
+                base::LogSafe(std::string(status.message())), *left_out);
     }
     return true;
   }

@@ -394,7 +394,7 @@ void AddSelection(CLI::App* command, RunsFlags* flags) {
   AddDirectory(command, flags);
 }
 
-void AddLs(CLI::App* runs, Action* action) {
+void AddRunsLs(CLI::App* runs, Action* action) {
   const auto flags = std::make_shared<RunsFlags>();
   CLI::App* command = runs->add_subcommand("ls", "The runs of a folder, a line each.");
   AddDirectory(command, flags.get());
@@ -459,7 +459,7 @@ void AddRunsCommand(CLI::App& app, Action* action) {
   CLI::App* runs = app.add_subcommand("runs", "List, show, compare and plot runs; their folders are read as data.");
   runs->require_subcommand(1);
   runs->footer("Example: troupe runs ls");
-  AddLs(runs, action);
+  AddRunsLs(runs, action);
   AddShow(runs, action);
   AddCompare(runs, action);
   AddPlot(runs, action);

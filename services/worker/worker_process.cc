@@ -111,7 +111,7 @@ class SignalWatch {
     if (now - looked_at_memory_ < kMemoryInterval) return;
     looked_at_memory_ = now;
     heap_trimmer_.MaybeTrim(now);
-    if (!::spdlog::should_log(::spdlog::level::debug)) return;
+    if (!base::LogsAt(base::LogLevel::kDebug)) return;
     const base::ProcessMemory memory = base::ProcessMemory::Now();
     TROUPE_DEBUG("memory pid={} rss_bytes={} heap_bytes={}", getpid(), memory.rss_bytes, memory.heap_bytes);
   }
