@@ -97,12 +97,17 @@ absl::Status MakeEnvironment(const env::EnvRegistry& registry, ResolvedRun* run)
   TROUPE_ASSIGN_OR_RETURN(run->env, EnvSettingsOf(run->config));
   if (!env.python().has_global_state()) run->env.python.global_state = UsesGlobalState(run->config.proto());
   std::string key;
-  const absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> made = MakeEnv(run->env, registry, &key);
+  EnvSettings alone = run->env;
+  alone.python.processes = 1;
+  const absl::StatusOr<std::shared_ptr<envhost::HostPool>> pool = MakeHostPool(alone, &key);
+  const absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> made =
+      pool.ok() ? MakeEnv(alone, registry, &key, *pool) : pool.status();
   if (!made.ok()) {
     return absl::Status(made.status().code(),
                         absl::StrCat(run->config.Where(key), ": ", key, ": ", std::string(made.status().message())));
   }
   run->env_spec = (*made)->spec();
+  if (*pool != nullptr) run->recognized_as = (*pool)->recognized_as();
   return absl::OkStatus();
 }
 

@@ -60,7 +60,8 @@ struct ResolvedRun {
   uint64_t seed = 1;
 
   EnvSettings env;
-  env::EnvSpec env_spec;  ///< of the environment as policies see it, made once to see it
+  env::EnvSpec env_spec;      ///< of the environment as policies see it, made once to see it
+  std::string recognized_as;  ///< what an environment in Python was taken for, for people; empty: it is none
 
   std::string algorithm = "mappo";                 ///< algorithm.name; policies may have others
   std::vector<policy::PolicySpec> policies;        ///< by policy slot, each validated

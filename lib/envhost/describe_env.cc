@@ -14,6 +14,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kMaxDepth = 32;
+constexpr size_t kMaxWords = 300;
 
 absl::Status Wrong(const std::string& what, const Json& got, const char* expected) {
   return absl::InvalidArgumentError(
@@ -166,6 +167,11 @@ absl::StatusOr<env::EnvSpec> ReadDescription(const std::string& name, const Json
   spec.max_episode_steps = steps.get<int64_t>();
   TROUPE_RETURN_IF_ERROR(spec.Validate());
   return spec;
+}
+
+std::string RecognizedAs(const Json& description) {
+  const Json& words = Member(description, "recognized_as");
+  return words.is_string() ? base::LogSafe(words.get<std::string>(), kMaxWords) : "";
 }
 
 }  // namespace troupe::envhost

@@ -28,6 +28,21 @@ Json Description() {
           {"max_episode_steps", 25}};
 }
 
+TEST(RecognizedAsTest, IsWordsInOneLine) {
+  Json description = Description();
+  EXPECT_EQ(RecognizedAs(description), "") << "an older package says nothing";
+  description["recognized_as"] = "PettingZoo parallel, 2 agents";
+  EXPECT_EQ(RecognizedAs(description), "PettingZoo parallel, 2 agents");
+  description["recognized_as"] = "two\nlines";
+  EXPECT_EQ(RecognizedAs(description), "two\\nlines");
+  description["recognized_as"] = std::string(5000, 'x');
+  EXPECT_LT(RecognizedAs(description).size(), 400u);
+  for (const Json& wrong : {Json(3), Json(nullptr), Json::array({"a"})}) {
+    description["recognized_as"] = wrong;
+    EXPECT_EQ(RecognizedAs(description), "");
+  }
+}
+
 TEST(ReadSpaceTest, EveryKind) {
   const auto text = [](const char* json) { return ReadSpace(Json::parse(json))->ToString(); };
   EXPECT_EQ(text(R"({"type": "Box", "shape": [2], "dtype": "float64", "low": [0, "-inf"], "high": "inf"})"),

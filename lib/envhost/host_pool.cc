@@ -81,6 +81,7 @@ absl::Status HostPool::LearnKindLocked() {
     return spec.status();
   }
   kind->spec = *std::move(spec);
+  kind->recognized_as = RecognizedAs(description);
   kind->layout = std::make_shared<BlockLayout>(kind->spec, options_.draws, tracks_ != nullptr);
   process->Expect(kind->description, kind->layout->ToJson());
   kind_ = std::move(kind);
@@ -144,6 +145,11 @@ void HostPool::TendIdle() {
   }
   if (spare != nullptr) spare->Tend();
   if (fork_server != nullptr) fork_server->Look();
+}
+
+std::string HostPool::recognized_as() const {
+  base::MutexLock lock(&mutex_);
+  return kind_ == nullptr ? "" : kind_->recognized_as;
 }
 
 HostStats HostPool::stats() const {

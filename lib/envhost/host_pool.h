@@ -48,6 +48,9 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
   /// be made.
   absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> MakeEnv();
 
+  /// What its environments were taken for, in words for people: "PettingZoo parallel, 3 agents". Empty before MakeEnv.
+  std::string recognized_as() const;
+
   HostStats stats() const;
   int num_processes() const { return options_.processes; }
   /// Of the processes that run, for tests that end one.
@@ -60,6 +63,7 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
   struct Kind {
     env::EnvSpec spec;
     std::string description;
+    std::string recognized_as;
     std::shared_ptr<const BlockLayout> layout;
   };
   struct Seat {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "lib/base/log.h"
 #include "lib/policy/python_callable.h"
@@ -20,6 +21,10 @@ namespace fs = std::filesystem;
 constexpr char kModule[] = "troupe/env_host.py";
 constexpr char kUsualStep[] = "python/_usual_step.abi3.so";
 constexpr char kVariable[] = "TROUPE_PYTHON";
+// Empty is the working directory. Python 3.11 has the flag -P for it.
+constexpr char kRunModule[] =
+    "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__')";
 
 bool IsProgram(const fs::path& path) {
   std::error_code error;
@@ -95,6 +100,20 @@ absl::StatusOr<std::string> FindPackage() {
   }
   const fs::path installed = OwnFolder().parent_path() / "share/troupe/python";
   return HoldsPackage(installed) ? installed.string() : "";
+}
+
+std::vector<std::string> ModuleCommand(const std::string& interpreter, const std::string& module,
+                                       const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {interpreter, "-c", kRunModule, module};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
+std::string PythonPath(const std::string& folder) {
+  const char* const own = std::getenv("PYTHONPATH");
+  std::vector<std::string> items = absl::StrSplit(own == nullptr ? "" : own, ':', absl::SkipEmpty());
+  if (!folder.empty()) items.insert(items.begin(), folder);
+  return absl::StrJoin(items, ":");
 }
 
 std::string FindUsualStep() {

@@ -25,6 +25,15 @@ std::vector<std::string> ModuleNames(const std::vector<std::string>& names, cons
 /// wheel's, and the interpreter has it installed or it fails. NOT_FOUND when $TROUPE_PYTHON does not hold it.
 absl::StatusOr<std::string> FindPackage();
 
+/// What starts `interpreter`, as `python -m module` does, with `arguments`. But Python puts the working directory,
+/// which may be anybody's folder, in front of what it imports from, and this takes it out before anything is imported.
+std::vector<std::string> ModuleCommand(const std::string& interpreter, const std::string& module,
+                                       const std::vector<std::string>& arguments = {});
+
+/// PYTHONPATH for the package in `folder` (FindPackage): this folder, then the items of our own PYTHONPATH. Items that
+/// are empty, which stand for the working directory, are left out.
+std::string PythonPath(const std::string& folder);
+
 /// The module that shortens the host's way for the usual step, of the build that this program is of. Empty: none, and
 /// the package may have one of its own.
 std::string FindUsualStep();

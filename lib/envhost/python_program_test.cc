@@ -67,6 +67,23 @@ TEST_F(PythonProgramTest, TheDefaultIsTheVirtualEnvironments) {
   EXPECT_EQ(*FindInterpreter(root_ + "/venv"), in_venv);
 }
 
+TEST_F(PythonProgramTest, AModuleRunsAsMainWithItsArguments) {
+  const std::vector<std::string> words = ModuleCommand("python3", "troupe.env_host", {"one", "two words"});
+  EXPECT_THAT(words, testing::ElementsAre("python3", "-c", testing::HasSubstr("run_module"), "troupe.env_host", "one",
+                                          "two words"));
+}
+
+TEST_F(PythonProgramTest, ThePathIsThePackagesFolderAndOursWithoutTheWorkingDirectory) {
+  {
+    const Variable path("PYTHONPATH", ":/a::relative/b:");
+    EXPECT_EQ(PythonPath("/package"), "/package:/a:relative/b");
+    EXPECT_EQ(PythonPath(""), "/a:relative/b");
+  }
+  const Variable path("PYTHONPATH", "");
+  EXPECT_EQ(PythonPath("/package"), "/package");
+  EXPECT_EQ(PythonPath(""), "");
+}
+
 TEST_F(PythonProgramTest, FilesAreLookedForInTheFolderFirst) {
   Program("my env.py");
   Program("sub/env.py");

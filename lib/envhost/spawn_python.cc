@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "lib/base/log.h"
+#include "lib/envhost/python_program.h"
 
 namespace troupe::envhost {
 namespace {
@@ -23,20 +24,16 @@ namespace {
 /// thread where the user said nothing: there is a process a core already.
 std::vector<std::string> ChildEnvironment(const std::string& package_folder) {
   std::vector<std::string> entries;
-  std::string python_path = package_folder;
   bool omp = false, openblas = false, mkl = false;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const absl::string_view text = *entry;
-    if (absl::StartsWith(text, "PYTHONPATH=")) {
-      absl::StrAppend(&python_path, python_path.empty() ? "" : ":", text.substr(11));
-      continue;
-    }
+    if (absl::StartsWith(text, "PYTHONPATH=")) continue;
     omp = omp || absl::StartsWith(text, "OMP_NUM_THREADS=");
     openblas = openblas || absl::StartsWith(text, "OPENBLAS_NUM_THREADS=");
     mkl = mkl || absl::StartsWith(text, "MKL_NUM_THREADS=");
     entries.emplace_back(text);
   }
-  if (!python_path.empty()) entries.push_back("PYTHONPATH=" + python_path);
+  entries.push_back("PYTHONPATH=" + PythonPath(package_folder));
   if (!omp) entries.push_back("OMP_NUM_THREADS=1");
   if (!openblas) entries.push_back("OPENBLAS_NUM_THREADS=1");
   if (!mkl) entries.push_back("MKL_NUM_THREADS=1");
@@ -113,7 +110,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> SpawnPython(const std::string& int
   posix_spawnattr_setpgroup(&attributes, 0);  // a terminal's Ctrl-C reaches us alone
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 
-  std::vector<std::string> words = {interpreter, "-m", module};
+  std::vector<std::string> words = ModuleCommand(interpreter, module);
   std::vector<std::string> environment = ChildEnvironment(package_folder);
   pid_t pid = 0;
   const int error =

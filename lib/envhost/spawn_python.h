@@ -8,7 +8,7 @@
 
 namespace troupe::envhost {
 
-/// Starts `interpreter -m module` with the package's folder first on PYTHONPATH and one thread for libraries that have
+/// Starts a module (ModuleCommand) with the package's folder first on PYTHONPATH and one thread for libraries that have
 /// pools of their own, where the user says nothing else: there is a process a core already. Starts no thread and does
 /// not wait. INTERNAL: the system refuses.
 ///

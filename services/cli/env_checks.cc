@@ -37,7 +37,11 @@ absl::StatusOr<config::RunConfig> ConfigOf(const NamedEnv& named) {
   return config::RunConfig::FromYaml("{env: {}}", "arguments", overrides);
 }
 
-void SayAsItGoes(env::ConformanceOptions* options) {
+void SayAsItGoes(const std::string& recognized_as, env::ConformanceOptions* options) {
+  if (!recognized_as.empty()) {
+    std::printf("recognized as %s\n", recognized_as.c_str());
+    std::fflush(stdout);
+  }
   const int64_t all = int64_t{options->num_envs} * options->episodes;
   options->on_broken = [](const env::ConformanceLine& line) {
     std::printf("broken: %s: %s\n", std::string(env::EnvRuleName(line.rule)).c_str(), line.detail.c_str());
@@ -51,6 +55,13 @@ void SayAsItGoes(env::ConformanceOptions* options) {
                 static_cast<long long>(all), WithThousands(played.env_steps).c_str());
     std::fflush(stdout);
   };
+}
+
+absl::StatusOr<std::string> RecognizedAs(const config::EnvSettings& settings, const env::EnvRegistry& registry,
+                                         const std::shared_ptr<envhost::HostPool>& pool) {
+  if (pool == nullptr) return "";
+  TROUPE_RETURN_IF_ERROR(config::MakeEnv(settings, registry, nullptr, pool).status());
+  return pool->recognized_as();
 }
 
 absl::StatusOr<env::ConformanceReport> CheckEnv(const config::EnvSettings& settings, const env::EnvRegistry& registry,

@@ -32,8 +32,13 @@ env::EnvRegistry AllEnvs();
 /// The configuration that has this environment and no more, so that types, paths and errors are a configuration's.
 absl::StatusOr<config::RunConfig> ConfigOf(const NamedEnv& named);
 
-/// Has the check say on stdout each rule as soon as it is broken, and once a second how far it is.
-void SayAsItGoes(env::ConformanceOptions* options);
+/// Says on stdout what the environment was recognized as, and has the check say each rule as soon as it is broken, and
+/// once a second how far it is.
+void SayAsItGoes(const std::string& recognized_as, env::ConformanceOptions* options);
+
+/// What an environment in Python was taken for, with the number of its agents. Empty: it is none (`pool` is null).
+absl::StatusOr<std::string> RecognizedAs(const config::EnvSettings& settings, const env::EnvRegistry& registry,
+                                         const std::shared_ptr<envhost::HostPool>& pool);
 
 /// Plays random episodes and checks every rule of the contract, first without what stands between the environment and
 /// the policies: wrappers keep rows, and what is wrong with those is seen only where nothing does.

@@ -74,7 +74,8 @@ absl::StatusOr<int> Check(const EnvFlags& flags) {
   options.seed = static_cast<uint64_t>(flags.seed);
   options.episodes = flags.episodes;
   options.keep_going = flags.keep_going;
-  if (!flags.json) SayAsItGoes(&options);
+  TROUPE_ASSIGN_OR_RETURN(const std::string recognized_as, RecognizedAs(settings, registry, pool));
+  if (!flags.json) SayAsItGoes(recognized_as, &options);
   TROUPE_ASSIGN_OR_RETURN(const env::ConformanceReport report, CheckEnv(settings, registry, pool, options));
   const env::ConformanceLine* const broken = report.first_broken();
   if (flags.json) {
@@ -88,6 +89,7 @@ absl::StatusOr<int> Check(const EnvFlags& flags) {
                 {"rules", rules},
                 {"episodes", report.episodes},
                 {"env_steps", report.env_steps}};
+    out["recognized_as"] = recognized_as.empty() ? Json(nullptr) : Json(recognized_as);
     if (broken != nullptr) {
       out["broken"] = {{"rule", env::EnvRuleName(broken->rule)},
                        {"error", broken->detail},
@@ -217,7 +219,8 @@ void AddEnvsCommand(CLI::App& app, Action* action) {
                   "a broken rule ends its episode alone, so that one check finds every rule that is broken");
   check->add_flag("--json", check_flags->json,
                   "one line: {\"name\", \"ok\", \"rules\": {RULE: {\"ok\" (null: untried), \"detail\"}}, \"episodes\", "
-                  "\"env_steps\", and where a rule is broken \"broken\": {\"rule\", \"error\", \"advice\"}}");
+                  "\"env_steps\", \"recognized_as\" (null: not in Python), and where a rule is broken \"broken\": "
+                  "{\"rule\", \"error\", \"advice\"}}");
   check->footer(
       "Example: troupe envs check mpe/simple_spread --arg N=5\n"
       "         troupe envs check mine --plugin libmine.so");

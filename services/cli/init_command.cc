@@ -211,7 +211,8 @@ absl::StatusOr<int> Init(InitFlags flags) {
   TROUPE_ASSIGN_OR_RETURN(const config::EnvSettings settings, config::EnvSettingsOf(config));
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<envhost::HostPool> pool, config::MakeHostPool(settings));
   env::ConformanceOptions options;
-  SayAsItGoes(&options);
+  TROUPE_ASSIGN_OR_RETURN(const std::string recognized_as, RecognizedAs(settings, registry, pool));
+  SayAsItGoes(recognized_as, &options);
   TROUPE_ASSIGN_OR_RETURN(const env::ConformanceReport report, CheckEnv(settings, registry, pool, options));
   if (!report.ok()) {
     std::printf("%s%s is not written\n  check     %s envs check %s\n", AdviceText(report).c_str(), path.c_str(),

@@ -22,8 +22,9 @@ namespace troupe::services {
 namespace {
 
 // `-c` puts "", the working directory, in front of what is imported from: that may be anybody's folder. 78 is kRefused.
-constexpr char kProgram[] = R"(import importlib, sys
+constexpr char kProgram[] = R"(import sys
 sys.path[:] = filter(None, sys.path)
+import importlib
 module, does, needs = sys.argv[1:4]
 del sys.argv[1:4]
 try:

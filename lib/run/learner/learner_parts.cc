@@ -205,6 +205,9 @@ LearnerParts::LearnerParts(RunSetup run_setup, LearnerWiring program)
       policy_map_cache(&setup, wiring.draw) {}
 
 absl::Status LearnerParts::Make() {
+  if (!run().recognized_as.empty()) {
+    TROUPE_INFO("environment name={} recognized_as=\"{}\"", base::LogSafe(run().env.name), run().recognized_as);
+  }
   TROUPE_RETURN_IF_ERROR(StartCallbacks(*this));
   TROUPE_RETURN_IF_ERROR(StartTrainFunction(*this));
   const bool samples = run().num_workers == 0 && trains();

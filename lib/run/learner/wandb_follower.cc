@@ -5,33 +5,17 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/env/env_args.h"
+#include "lib/envhost/python_program.h"
 
 namespace troupe::run {
 namespace {
-
-/// The package beside a build in its source tree; an installed one is found by Python itself.
-std::string PythonPath() {
-  std::error_code error;
-  const std::filesystem::path executable = std::filesystem::read_symlink("/proc/self/exe", error);
-  const char* present = std::getenv("PYTHONPATH");
-  std::string path = present == nullptr ? "" : present;
-  for (std::filesystem::path folder = executable.parent_path(); folder.has_relative_path();
-       folder = folder.parent_path()) {
-    if (std::filesystem::exists(folder / "python/troupe/wandb_follow.py", error)) {
-      return absl::StrCat((folder / "python").string(), path.empty() ? "" : ":", path);
-    }
-  }
-  return path;
-}
 
 /// Where the follower finds the arguments of wandb.init: a command line is open to every user.
 constexpr int kKwargsFd = 3;
@@ -72,13 +56,14 @@ absl::Status StartWandbFollower(const std::string& run_directory, const config::
     return absl::ResourceExhaustedError(
         absl::StrCat("experiment.wandb: no memory for its arguments: ", std::strerror(errno)));
   }
-  std::vector<std::string> arguments = {
-      "python3", "-m", "troupe.wandb_follow", run_directory, "--with-parent", "--kwargs-file", kKwargsFile};
+  TROUPE_ASSIGN_OR_RETURN(const std::string package, envhost::FindPackage());
+  std::vector<std::string> arguments = envhost::ModuleCommand(
+      "python3", "troupe.wandb_follow", {run_directory, "--with-parent", "--kwargs-file", kKwargsFile});
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     if (std::strncmp(*entry, "PYTHONPATH=", 11) != 0) environment.emplace_back(*entry);
   }
-  environment.push_back("PYTHONPATH=" + PythonPath());
+  environment.push_back("PYTHONPATH=" + envhost::PythonPath(package));
   std::vector<char*> argv, envp;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   for (std::string& entry : environment) envp.push_back(entry.data());

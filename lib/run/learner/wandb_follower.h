@@ -7,7 +7,7 @@
 
 namespace troupe::run {
 
-/// Starts `python3 -m troupe.wandb_follow RUN`, which follows progress.jsonl with the official Weights & Biases client
+/// Starts troupe.wandb_follow with `python3`, which follows progress.jsonl with the official Weights & Biases client
 /// and ends with summary.json, or with this process. The arguments of wandb.init go through a descriptor: they may be
 /// secret. NOT_FOUND where python3 cannot be started; a missing client is the follower's error on stderr, and never the
 /// run's.
