@@ -55,8 +55,7 @@ class WriteOnlyEnv final : public env::MultiAgentEnv {
 enum class Wrap { kPlain, kChecked, kFloor };
 enum class Actions { kRandom, kFixed };
 
-void Run(benchmark::State& state, const char* name, std::map<std::string, env::ArgValue> args, Wrap wrap,
-         Actions kind) {
+void Run(benchmark::State& state, const char* name, env::ArgMap args, Wrap wrap, Actions kind) {
   env::EnvRegistry registry;
   envs::RegisterAllEnvs(registry);
   std::vector<std::unique_ptr<env::MultiAgentEnv>> envs;
@@ -81,11 +80,10 @@ void Run(benchmark::State& state, const char* name, std::map<std::string, env::A
       benchmark::Counter(static_cast<double>((*vector)->agent_steps()), benchmark::Counter::kIsRate);
 }
 
-const std::map<std::string, env::ArgValue> kNone;
-const std::map<std::string, env::ArgValue> kTenAgents = {{"N", int64_t{10}}};
-const std::map<std::string, env::ArgValue> kContinuous = {{"continuous_actions", true}};
-const std::map<std::string, env::ArgValue> kNeighbours = {{"num_agent_neighbors", int64_t{1}},
-                                                          {"num_landmark_neighbors", int64_t{2}}};
+const env::ArgMap kNone;
+const env::ArgMap kTenAgents = {{"N", int64_t{10}}};
+const env::ArgMap kContinuous = {{"continuous_actions", true}};
+const env::ArgMap kNeighbours = {{"num_agent_neighbors", int64_t{1}}, {"num_landmark_neighbors", int64_t{2}}};
 
 BENCHMARK_CAPTURE(Run, spread_random_actions, "mpe/simple_spread", kNone, Wrap::kPlain, Actions::kRandom);
 BENCHMARK_CAPTURE(Run, spread_random_actions_checked, "mpe/simple_spread", kNone, Wrap::kChecked, Actions::kRandom);

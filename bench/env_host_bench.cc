@@ -119,7 +119,7 @@ absl::Status Run(const std::vector<std::string>& words) {
       return wrong(words[i]);
     }
   }
-  std::map<std::string, env::ArgValue> args;
+  env::ArgMap args;
   const Json given = Json::parse(words[1], nullptr, /*allow_exceptions=*/false);
   if (!given.is_object()) return wrong(words[1]);
   for (const auto& [key, value] : given.items()) {

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,8 +49,9 @@ absl::StatusOr<std::shared_ptr<envhost::HostPool>> MakePool(const Options& optio
   host.step_timeout = absl::Milliseconds(200);
   host.max_restarts = 1'000'000;
   host.fork_server = options.fork_server;
-  std::map<std::string, env::ArgValue> args = {{"length", int64_t{100}}, {"one_in", one_in}};
-  if (one_in > 0) args["faults"] = std::string("crash,exit,hang,exception,exception,exception,shape,reward,dtype");
+  env::ArgMap args = {{"length", int64_t{100}}, {"one_in", one_in}};
+  if (one_in > 0)
+    args.emplace_back("faults", std::string("crash,exit,hang,exception,exception,exception,shape,reward,dtype"));
   return envhost::HostPool::Create(host, "python:host_test_envs:Faulty", env::EnvArgs(args));
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/config/key_effects.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/worker_yaml.h"
 #include "lib/envs/register_all.h"
@@ -35,6 +36,8 @@ TEST(ExamplesTest, EveryExampleResolvesAndItsCanonicalTextIsTheSameRun) {
   for (const std::string& path : Examples()) {
     const absl::StatusOr<ResolvedRun> run = Resolve(path);
     ASSERT_TRUE(run.ok()) << run.status();
+    const auto effects = CheckEffects(*run, registry, FileOf::kUser);
+    EXPECT_TRUE(effects.ok()) << effects.status();
     const absl::StatusOr<RunConfig> again = RunConfig::FromYaml(run->config.ToYaml(), "welcome");
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(*again, run->config);

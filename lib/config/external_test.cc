@@ -50,6 +50,20 @@ TEST(ExternalTest, SpacesMakeTheEnvironment) {
   EXPECT_GE(run->learner.grant_timeout.fixed, absl::Hours(24)) << "nobody knows when a client comes";
 }
 
+// They were sorted by name.
+TEST(ExternalTest, AgentsHaveTheOrderOfTheFile) {
+  const std::string agent = ": {obs_space: \"Box(-1, 1, [4])\", act_space: \"Discrete(3)\"}";
+  const RunConfig config = ParseWorld("env: {external: {spaces: {zed" + agent + ", abe" + agent +
+                                      "}}}\nmulti_agent: {policies: [first, second]}");
+  for (const RunConfig& each : {config, ParseWorld(config.ToYaml()), ParseWorld(WelcomeYaml(config, {}))}) {
+    const absl::StatusOr<ResolvedRun> run = Resolve(each);
+    ASSERT_TRUE(run.ok()) << run.status();
+    EXPECT_EQ(run->agent_ids(), (std::vector<std::string>{"zed", "abe"}));
+    EXPECT_EQ(run->mapping_rules[0].agent_glob, "zed");
+    EXPECT_EQ(run->mapping_rules[0].policies[0].policy.value(), "first");
+  }
+}
+
 TEST(ExternalTest, NoWorldIsOutsideUnlessTheConfigurationSaysSo) {
   EXPECT_FALSE(IsExternal(ParseWorld("env: {name: cartpole}")));
   EXPECT_FALSE(IsExternal(ParseWorld("env: {name: cartpole, external: {address: \"127.0.0.1:1\"}}")))

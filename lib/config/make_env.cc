@@ -1,8 +1,8 @@
 #include "lib/config/make_env.h"
 
+#include <cstddef>
 #include <cstdlib>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -25,10 +25,10 @@ namespace {
 std::string CulpritArgument(
     const std::function<absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>>(env::EnvArgs)>& make,
     const env::EnvArgs& args) {
-  for (const auto& [argument, value] : args.values()) {
-    std::map<std::string, env::ArgValue> others = args.values();
-    others.erase(argument);
-    if (make(env::EnvArgs(others)).ok()) return argument;
+  for (size_t i = 0; i < args.values().size(); ++i) {
+    env::ArgMap others = args.values();
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+    if (make(env::EnvArgs(others)).ok()) return args.values()[i].first;
   }
   return "";
 }

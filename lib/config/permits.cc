@@ -61,7 +61,13 @@ bool HoldsText(const env::ArgValue& value) {
   return list != nullptr && std::any_of(list->begin(), list->end(), HoldsText);
 }
 
-/// Whether two values differ in nothing but numbers, booleans and null.
+/// The entries by name: their order is no text, and a run of an older version has them sorted.
+env::ArgMap ByName(env::ArgMap map) {
+  std::sort(map.begin(), map.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  return map;
+}
+
+/// Whether two values differ in nothing but numbers, booleans, null and the order of mappings.
 bool SameText(const env::ArgValue& a, const env::ArgValue& b) {
   if (!HoldsText(a) && !HoldsText(b)) return true;
   if (a.index() != b.index()) return false;
@@ -71,19 +77,19 @@ bool SameText(const env::ArgValue& a, const env::ArgValue& b) {
     return std::equal(list->begin(), list->end(), other.begin(), other.end(), SameText);
   }
   const auto same = [](const auto& x, const auto& y) { return x.first == y.first && SameText(x.second, y.second); };
-  const auto& map = std::get<env::ArgMap>(a);
-  const auto& other = std::get<env::ArgMap>(b);
+  const env::ArgMap map = ByName(std::get<env::ArgMap>(a));
+  const env::ArgMap other = ByName(std::get<env::ArgMap>(b));
   return std::equal(map.begin(), map.end(), other.begin(), other.end(), same);
 }
 
 /// The first argument whose text is another.
 std::optional<std::string> FirstOtherText(const env::ArgMap& asked, const env::ArgMap& own) {
   const auto value_in = [](const env::ArgMap& args, const std::string& name) {
-    const auto found = args.find(name);
-    return found == args.end() ? env::ArgValue() : found->second;
+    const env::ArgValue* const found = env::FindArg(args, name);
+    return found == nullptr ? env::ArgValue() : *found;
   };
   env::ArgMap names = own;
-  names.insert(asked.begin(), asked.end());
+  names.insert(names.end(), asked.begin(), asked.end());
   for (const auto& [name, value] : names) {
     if (!SameText(value_in(asked, name), value_in(own, name))) return name;
   }
@@ -238,11 +244,10 @@ absl::StatusOr<RunConfig> Permits::Admit(const RunConfig& asked) const {
     const env::ArgMap own = env.name() == own_.proto().env().name() ? EnvArgsOf(own_).values() : env::ArgMap();
     const env::ArgMap args = EnvArgsOf(asked).values();
     if (const std::optional<std::string> name = FirstOtherText(args, own)) {
-      const auto found = args.find(*name);
+      const env::ArgValue* const found = env::FindArg(args, *name);
       return Refused(absl::StrCat(
           "the learner gives the environment ", base::LogSafe(env.name(), kMaxShown), " env.args.",
-          base::LogSafe(*name, 64), ": ",
-          found == args.end() ? "nothing" : base::LogSafe(env::ArgText(found->second), kMaxShown),
+          base::LogSafe(*name, 64), ": ", found == nullptr ? "nothing" : base::LogSafe(env::ArgText(*found), kMaxShown),
           ", whose text this worker does not permit; to permit it start it with --config FILE, which says the same "
           "(numbers, booleans and null may differ)"));
     }

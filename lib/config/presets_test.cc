@@ -69,6 +69,30 @@ TEST_F(PresetsTest, ExplicitKeysWinWhereverTheyStand) {
   EXPECT_EQ(Option<double>(none, 0, "huber_delta"), 0);
 }
 
+// With a preset and two overrides the last one was lost.
+TEST_F(PresetsTest, KeepsEveryOverrideHoweverManyThereAre) {
+  std::vector<std::string> overrides;
+  for (int count = 0; count < 10; ++count) {
+    const auto config = RunConfig::FromYaml("preset: sb3_ppo\nenv: {name: team}", "run.yaml", overrides);
+    ASSERT_TRUE(config.ok()) << config.status();
+    for (int i = 0; i < count; ++i) {
+      const std::string key = "env.args.key" + std::to_string(i);
+      EXPECT_EQ(config->Where(key), "--set " + overrides[static_cast<size_t>(i)]) << count;
+    }
+    EXPECT_EQ(config->proto().env().args_size(), count);
+    EXPECT_EQ(config->proto().env().name(), "team");
+    overrides.push_back("env.args.key" + std::to_string(count) + "=" + std::to_string(count));
+  }
+  // The interpreter of --python is an override behind those of --set, and so may be the preset.
+  const auto python =
+      RunConfig::FromYaml("seed: 1", "run.yaml",
+                          {"preset=sb3_ppo", "env.name=python:gymnasium:Pendulum-v1", "stop.env_steps=1",
+                           "env.python.processes=1", TextOverride("env.python.interpreter", "/venv")});
+  ASSERT_TRUE(python.ok()) << python.status();
+  EXPECT_EQ(python->proto().env().python().interpreter(), "/venv");
+  EXPECT_EQ(python->proto().env().python().processes(), 1);
+}
+
 TEST_F(PresetsTest, SaysWhatDoesNotFit) {
   EXPECT_EQ(ErrorOf("preset: mapo_mpe\nenv: {name: team}"),
             "run.yaml:1:9: preset: got \"mapo_mpe\", expected one of mappo_mpe, sb3_ppo, sb3_a2c, rllib_ppo, or none; "

@@ -53,7 +53,7 @@ env::ArgValue ToArgValue(const v1::Argument& argument);
 template <typename Arguments>
 env::ArgMap ToArgValues(const Arguments& arguments) {
   env::ArgMap values;
-  for (const v1::Argument& argument : arguments) values[argument.name()] = ToArgValue(argument);
+  for (const v1::Argument& argument : arguments) values.emplace_back(argument.name(), ToArgValue(argument));
   return values;
 }
 
@@ -375,7 +375,8 @@ absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& unpinned, const env::Env
   run.learner.train_rules = std::move(policies.train_rules);
   run.train_function = std::move(policies.train_function);
   FillSchema(&run);
-  TROUPE_RETURN_IF_ERROR(FillAlgorithms(policies.settings, &run));
+  run.settings = std::move(policies.settings);
+  TROUPE_RETURN_IF_ERROR(FillAlgorithms(run.settings, &run));
   TROUPE_RETURN_IF_ERROR(FillPolicyMap(&run));
   TROUPE_ASSIGN_OR_RETURN(run.learner.ingest_budget_bytes, IngestBudget(run));
   TROUPE_RETURN_IF_ERROR(FillStop(&run));

@@ -216,7 +216,7 @@ learner: {join_timeout_s: 1, worker_timeout_s: 2.5, grant_timeout_s: 90}
 )");
   EXPECT_EQ(run.seed, 9u);
   EXPECT_EQ(run.learner.seed, 9u);
-  EXPECT_EQ(std::get<int64_t>(run.env.args.values().at("N")), 4);
+  EXPECT_EQ(std::get<int64_t>(*env::FindArg(run.env.args.values(), "N")), 4);
   EXPECT_EQ(MinibatchSize(run, 0), 1000);
   EXPECT_EQ(Option<policy::ScheduleValue>(run, 0, "lr"), (policy::ScheduleValue{1e-3, 0, 100}));
   EXPECT_EQ(Option<policy::ScheduleValue>(run, 0, "critic_lr").initial, 2e-3);
@@ -241,8 +241,8 @@ learner: {join_timeout_s: 1, worker_timeout_s: 2.5, grant_timeout_s: 90}
   EXPECT_EQ(run.experiment.checkpoint_interval_env_steps, 0);
   EXPECT_EQ(run.experiment.keep_checkpoints, 2);
   EXPECT_EQ(run.experiment.directory, "out");
-  EXPECT_EQ(std::get<std::string>(run.experiment.wandb_kwargs.at("project")), "p");
-  EXPECT_EQ(env::ArgText(run.experiment.wandb_kwargs.at("config")), R"({"sizes":[1,2.5,null]})");
+  EXPECT_EQ(std::get<std::string>(*env::FindArg(run.experiment.wandb_kwargs, "project")), "p");
+  EXPECT_EQ(env::ArgText(*env::FindArg(run.experiment.wandb_kwargs, "config")), R"({"sizes":[1,2.5,null]})");
   EXPECT_EQ(run.evaluation.interval_env_steps, 100);
   EXPECT_EQ(run.evaluation.episodes, 7);
   EXPECT_EQ(run.evaluation.num_workers, 2);
@@ -528,6 +528,28 @@ TEST_F(ResolveRunTest, AResumedRunKeepsItsEnvironments) {
   const RunConfig other = *RunConfig::FromYaml(started.ToYaml(), "config.yaml", {"num_envs=17"});
   EXPECT_EQ(ResumeConfig(started, other).status().message().substr(0, 75),
             "--set num_envs=17: num_envs: got 17, but the run was started with 16; a res");
+}
+
+TEST_F(ResolveRunTest, AResumeKeepsTheOrderOfArguments) {
+  const auto config = [](const std::string& args) {
+    return *RunConfig::FromYaml("env: {name: team, args: " + args + "}", "run.yaml");
+  };
+  const RunConfig written = config("{teams: {red: 2, blue: [{z: 1, a: 2}]}, N: 3}");
+  EXPECT_EQ(ResumeConfig(written, written)->ToYaml(), written.ToYaml());
+  // A version before sorted them: such a run stays as it was, whatever the order in its file.
+  const RunConfig sorted = config("{N: 3, teams: {blue: [{a: 2, z: 1}], red: 2}}");
+  const absl::StatusOr<RunConfig> resumed = ResumeConfig(sorted, written);
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  EXPECT_EQ(resumed->ToYaml(), sorted.ToYaml());
+  // In another order the environment is another one.
+  EXPECT_EQ(ResumeConfig(written, sorted).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ResumeConfig(sorted, config("{teams: {red: 2, blue: [{z: 1, a: 3}]}, N: 3}")).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  const auto world = [](const std::string& spaces) {
+    return *RunConfig::FromYaml("env: {external: {spaces: " + spaces + "}}", "run.yaml");
+  };
+  EXPECT_EQ(ResumeConfig(world("{a: {x: 1}, b: {x: 2}}"), world("{b: {x: 2}, a: {x: 1}}"))->ToYaml(),
+            world("{a: {x: 1}, b: {x: 2}}").ToYaml());
 }
 
 TEST_F(ResolveRunTest, CallbacksAreNamesOfPython) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,7 +38,7 @@ struct ExperimentOptions {
   int64_t keep_checkpoints = 3;               ///< besides `best`
   bool store_separately = false;              ///< a file per module in a checkpoint
   bool wandb = false;
-  std::map<std::string, env::ArgValue> wandb_kwargs;
+  env::ArgMap wandb_kwargs;
 };
 
 /// `evaluation`: episodes on separate environments with frozen policies.
@@ -67,6 +66,7 @@ struct ResolvedRun {
   std::vector<policy::PolicySpec> policies;        ///< by policy slot, each validated
   std::vector<policy::MappingRule> mapping_rules;  ///< for policy::MakeRuleMapping with agent_ids() and policy_ids()
   std::vector<std::vector<MappedPolicy>> policies_of_agent;  ///< by agent slot, as the rules say
+  std::vector<SettingsOf> settings;                          ///< by policy slot, for AlgorithmOf and ModelOf
   sample::BatchSchema schema;
 
   int32_t num_workers = 2;  ///< worker processes; 0: the learner samples

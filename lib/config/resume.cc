@@ -40,6 +40,36 @@ bool IsCriticOfBefore(std::string_view key, std::string_view before, std::string
   return key == "model.critic_encoder" && before == "auto" && now == "mlp";
 }
 
+using Arguments = google::protobuf::RepeatedPtrField<v1::Argument>;
+
+/// Sorts mappings by name, also those in mappings and lists.
+void SortByName(Arguments* arguments, bool is_list) {
+  for (v1::Argument& argument : *arguments) {
+    if (argument.has_list_value()) SortByName(argument.mutable_list_value()->mutable_values(), true);
+    if (argument.has_map_value()) SortByName(argument.mutable_map_value()->mutable_entries(), false);
+  }
+  if (is_list) return;
+  std::sort(arguments->begin(), arguments->end(),
+            [](const v1::Argument& a, const v1::Argument& b) { return a.name() < b.name(); });
+}
+
+/// The new configuration with the run's order of env.args and env.external.spaces where the run was started by a
+/// version that sorted them: its environments and agents keep their order.
+RunConfig WithSortedArguments(const RunConfig& old_config, const RunConfig& new_config) {
+  auto proto = std::make_shared<v1::RunConfig>(new_config.proto());
+  for (const auto of : {+[](v1::EnvConfig* env) { return env->mutable_args(); },
+                        +[](v1::EnvConfig* env) { return env->mutable_external()->mutable_spaces(); }}) {
+    v1::EnvConfig before = old_config.proto().env();
+    v1::EnvConfig sorted = proto->env();
+    SortByName(of(&sorted), false);
+    const bool same = std::equal(
+        of(&before)->begin(), of(&before)->end(), of(&sorted)->begin(), of(&sorted)->end(),
+        [](const v1::Argument& a, const v1::Argument& b) { return a.SerializeAsString() == b.SerializeAsString(); });
+    if (same) *of(proto->mutable_env()) = *of(&sorted);
+  }
+  return new_config.With(std::move(proto));
+}
+
 std::string WhatMayChange() { return absl::StrCat("a resumed run may change ", absl::StrJoin(ResumableKeys(), ", ")); }
 
 }  // namespace
@@ -78,7 +108,8 @@ const std::vector<std::string>& ResumableKeys() {
   return *kKeys;
 }
 
-absl::StatusOr<RunConfig> ResumeConfig(const RunConfig& old_config, const RunConfig& new_config) {
+absl::StatusOr<RunConfig> ResumeConfig(const RunConfig& old_config, const RunConfig& as_written) {
+  const RunConfig new_config = WithSortedArguments(old_config, as_written);
   const int32_t num_envs = TotalEnvs(old_config);
   for (const std::string& key : AllKeys()) {
     if (IsAmong(key, ResumableKeys())) continue;

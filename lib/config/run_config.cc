@@ -36,9 +36,10 @@ std::shared_ptr<v1::RunConfig> MakeDefaults() {
   return config;
 }
 
-/// A text that says something of the configuration.
+/// A text that says something of the configuration. Not assignable: a YAML::Node that is assigned changes every copy of
+/// the one that stood there before.
 struct Source {
-  YAML::Node document;
+  const YAML::Node document;
   std::string name;   ///< the file's
   std::string place;  ///< of an override, for errors; empty: line and column
 };
@@ -113,20 +114,24 @@ absl::StatusOr<Source> ReadPreset(const std::vector<Source>& sources) {
   return Source{document, "", place};
 }
 
-/// Reads all before it loads the first: what the keys of an algorithm are is said by whoever names it last.
+/// The preset, the file and the overrides, in the order in which they are loaded: a later one wins.
 absl::Status LoadAll(std::string_view text, const std::string& source, const std::vector<std::string>& overrides,
                      PlaceMap* places, v1::RunConfig* config) {
-  std::vector<Source> sources;
-  TROUPE_ASSIGN_OR_RETURN(sources.emplace_back(), ReadText(text, source));
+  std::vector<Source> written;
+  TROUPE_ASSIGN_OR_RETURN(const Source file, ReadText(text, source));
+  written.push_back(file);
   absl::Status unreadable;  // said when what stands before it is right
   for (const std::string& text_override : overrides) {
-    absl::StatusOr<Source> read = ReadOverride(text_override);
+    const absl::StatusOr<Source> read = ReadOverride(text_override);
     unreadable = read.status();
     if (!unreadable.ok()) break;
-    sources.push_back(*std::move(read));
+    written.push_back(*read);
   }
-  TROUPE_ASSIGN_OR_RETURN(Source preset, ReadPreset(sources));
-  if (!preset.place.empty()) sources.insert(sources.begin(), std::move(preset));
+  TROUPE_ASSIGN_OR_RETURN(const Source preset, ReadPreset(written));
+  std::vector<Source> sources;
+  if (!preset.place.empty()) sources.push_back(preset);
+  for (const Source& each : written) sources.push_back(each);
+  // All names are read before the first source is loaded: the last name decides which keys the algorithm has.
   AlgorithmNames names;
   for (const Source& each : sources) names.Read(each.document);
   SelectOptions(names.Of("algorithm").name, config->mutable_algorithm());

@@ -45,11 +45,11 @@ stop: {env_steps: 5e6, episode_return: -30}
 )");
   const v1::RunConfig& proto = config.proto();
   EXPECT_EQ(proto.seed(), 7);
-  ASSERT_EQ(proto.env().args_size(), 6);  // ascending names
+  ASSERT_EQ(proto.env().args_size(), 6);  // as they are written
   EXPECT_EQ(proto.env().args(0).int_value(), 3);
-  EXPECT_TRUE(proto.env().args(1).bool_value());
-  EXPECT_TRUE(proto.env().args(2).has_null_value());
-  EXPECT_EQ(proto.env().args(3).double_value(), 0.5);
+  EXPECT_EQ(proto.env().args(1).double_value(), 0.5);
+  EXPECT_TRUE(proto.env().args(2).bool_value());
+  EXPECT_TRUE(proto.env().args(3).has_null_value());
   EXPECT_EQ(proto.env().args(4).string_value(), "3");
   EXPECT_EQ(proto.env().args(5).string_value(), "abc");
   ASSERT_EQ(proto.multi_agent().policies_size(), 2);
@@ -409,8 +409,8 @@ TEST(RunConfigTest, OverridesGoTheSameWay) {
              "multi_agent.policies.x.model.activation=relu", "experiment.experiment_name=a=b"});
   EXPECT_EQ(config.proto().algorithm().ppo().gamma(), 0.8);
   ASSERT_EQ(config.proto().env().args_size(), 2);
-  EXPECT_EQ(config.proto().env().args(0).int_value(), 1);
-  EXPECT_EQ(config.proto().env().args(1).int_value(), 4);
+  EXPECT_EQ(config.proto().env().args(0).int_value(), 4);
+  EXPECT_EQ(config.proto().env().args(1).int_value(), 1);
   EXPECT_EQ(config.proto().algorithm().ppo().lr().env_steps(), 9);
   EXPECT_EQ(config.proto().model().actor_hidden_sizes().values_size(), 2);
   EXPECT_EQ(config.proto().model().actor_hidden_sizes().values(0), 8);
@@ -430,29 +430,54 @@ TEST(RunConfigTest, ArgumentsNest) {
             {"env.args.u=[[1,2],[3,4]]", "env.args.m.b.d=2", "env.args.m.a=[5]", "env.args.n.k=1"});
   const auto& args = config.proto().env().args();
   ASSERT_EQ(args.size(), 4);
-  EXPECT_EQ(args[0].name(), "m");  // merged with what --set gave, entry by entry
-  ASSERT_EQ(args[0].map_value().entries_size(), 3);
-  EXPECT_EQ(args[0].map_value().entries(0).name(), "3");
-  EXPECT_TRUE(args[0].map_value().entries(0).has_map_value());
-  EXPECT_EQ(args[0].map_value().entries(1).list_value().values(0).int_value(), 5);
-  const v1::Argument& b = args[0].map_value().entries(2);
-  ASSERT_EQ(b.map_value().entries_size(), 2);
-  EXPECT_TRUE(b.map_value().entries(0).bool_value());
-  EXPECT_EQ(b.map_value().entries(1).int_value(), 2);
-  EXPECT_EQ(args[1].map_value().entries(0).name(), "k");
-  const v1::ArgumentList& t = args[2].list_value();
+  const v1::ArgumentList& t = args[0].list_value();
   ASSERT_EQ(t.values_size(), 2);
   EXPECT_EQ(t.values(0).list_value().values(1).double_value(), 2.5);
   EXPECT_EQ(t.values(1).list_value().values(0).string_value(), "x");
   EXPECT_TRUE(t.values(1).list_value().values(1).has_null_value());
   EXPECT_EQ(t.values(1).list_value().values(2).list_value().values_size(), 0);
-  EXPECT_EQ(args[3].list_value().values(1).list_value().values(0).int_value(), 3);
+  EXPECT_EQ(args[1].name(), "m");  // merged with what --set gave, entry by entry
+  ASSERT_EQ(args[1].map_value().entries_size(), 3);
+  const v1::Argument& b = args[1].map_value().entries(0);
+  ASSERT_EQ(b.map_value().entries_size(), 2);
+  EXPECT_TRUE(b.map_value().entries(0).bool_value());
+  EXPECT_EQ(b.map_value().entries(1).int_value(), 2);
+  EXPECT_EQ(args[1].map_value().entries(1).list_value().values(0).int_value(), 5);
+  EXPECT_EQ(args[1].map_value().entries(2).name(), "3");
+  EXPECT_TRUE(args[1].map_value().entries(2).has_map_value());
+  EXPECT_EQ(args[2].list_value().values(1).list_value().values(0).int_value(), 3);
+  EXPECT_EQ(args[3].map_value().entries(0).name(), "k");
   const std::string yaml = config.ToYaml();
   EXPECT_NE(yaml.find("    t: [[1, 2.5], [x, null, []]]\n"), std::string::npos) << yaml;
-  EXPECT_NE(yaml.find("    m: {\"3\": {}, a: [5], b: {c: true, d: 2}}\n"), std::string::npos) << yaml;
+  EXPECT_NE(yaml.find("    m: {b: {c: true, d: 2}, a: [5], \"3\": {}}\n"), std::string::npos) << yaml;
   EXPECT_EQ(Parse(yaml), config);
   EXPECT_EQ(config.Where("env.args.m"), "--set env.args.m.a=[5]");
   EXPECT_EQ(config.Where("env.args.t[0]"), config.Where("env.args"));
+}
+
+// Mappings were sorted by name: an environment that makes its agents from one got them in another order.
+TEST(RunConfigTest, MappingsKeepTheirOrder) {
+  const std::string agents =
+      "{z: {obs_space: \"Box(0, 1, [1])\", act_space: Discrete(2)}, a: {act_space: Discrete(2), obs_space: \"Box(0, 1, "
+      "[1])\"}}";
+  const RunConfig config = Parse(
+      "env: {name: x, args: {teams: {red: 2, blue: 1, azure: [{z: 1, a: 2}]}, alpha: 1}, external: {spaces: " + agents +
+          "}, groups: {z: [q, b], a: [c]}}\n" +
+          "model: {leaf_encoders: {z: flat, a: flat}}\nmulti_agent: {agents: {z: {}, a: {}}}\n" +
+          "stop: {episode_return: {sum: 1, mean: 2}}\n" +
+          "experiment: {wandb_kwargs: {project: p, config: {z: 1, a: 2}}}",
+      {"env.args.teams.green=1", "env.args.teams.red=3", "env.args.teams.apple={z: 1, a: 2}"});
+  const std::string yaml = config.ToYaml();
+  for (const char* line :
+       {"    teams: {red: 3, blue: 1, azure: [{z: 1, a: 2}], green: 1, apple: {z: 1, a: 2}}\n    alpha: 1\n",
+        "      z: {obs_space: \"Box(0, 1, [1])\", act_space: \"Discrete(2)\"}\n"
+        "      a: {act_space: \"Discrete(2)\", obs_space: \"Box(0, 1, [1])\"}\n",
+        "    z: [q, b]\n    a: [c]\n", "leaf_encoders: {z: flat, a: flat}\n", "    z: {}\n    a: {}\n",
+        "episode_return: {sum: 1.0, mean: 2.0}\n", "    project: p\n    config: {z: 1, a: 2}\n"}) {
+    EXPECT_NE(yaml.find(line), std::string::npos) << line << yaml;
+  }
+  // What a worker and a resume read is this text.
+  EXPECT_EQ(Parse(yaml).ToYaml(), yaml);
 }
 
 std::string Nested(int depth) { return std::string(depth, '[') + "1" + std::string(depth, ']'); }

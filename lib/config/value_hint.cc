@@ -76,6 +76,13 @@ std::string NothingMeant(const YAML::Node& node, const FieldDescriptor& field) {
   return absl::StrContains(rule.help(), "0: no limit") ? "0 for no limit" : "";
 }
 
+/// Nothing, where an empty text has a meaning.
+std::string EmptyTextMeant(const YAML::Node& node, const FieldDescriptor& field) {
+  return node.IsNull() && absl::StrContains(RuleOf(field).help(), "mpty: ")
+             ? "\"\" for an empty text, in a shell '\"\"'"
+             : "";
+}
+
 std::string BoolMeant(const YAML::Node& node) {
   if (!node.IsScalar()) return "";
   const std::string word = absl::AsciiStrToLower(node.Scalar());
@@ -145,7 +152,7 @@ std::string Meant(const YAML::Node& node, std::string_view key, const FieldDescr
   if (IsNumber(field)) return NumberMeant(node, key, field);
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) return BoolMeant(node);
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) return WordMeant(node, field);
-  return "";
+  return EmptyTextMeant(node, field);
 }
 
 }  // namespace

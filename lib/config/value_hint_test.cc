@@ -49,6 +49,14 @@ TEST(ValueHintTest, SaysWhatWasMeant) {
   for (const auto& [yaml, hint] : cases) EXPECT_EQ(HintOf(yaml), hint) << yaml;
 }
 
+TEST(ValueHintTest, EmptyTextWhereItMeansSomething) {
+  for (const char* key : {"env.action_mask_key", "env.state_key", "env.plugin", "experiment.experiment_name"}) {
+    EXPECT_EQ(HintOf("seed: 1", {std::string(key) + "="}), "write \"\" for an empty text, in a shell '\"\"'") << key;
+    EXPECT_EQ(HintOf("seed: 1", {std::string(key) + "=\"\""}), "OK") << key;
+  }
+  EXPECT_EQ(HintOf("seed: 1", {"device="}), "the default is auto");
+}
+
 TEST(ValueHintTest, ElseTheDefault) {
   EXPECT_EQ(HintOf("algorithm: {gamma: 1.5}"), "the default is 0.99");
   EXPECT_EQ(HintOf("algorithm: {lr: fast}"), "the default is 3.0e-4");

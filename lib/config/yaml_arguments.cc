@@ -1,5 +1,6 @@
 // Free mappings of a configuration: env.args and wandb_kwargs.
 
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -66,23 +67,20 @@ absl::Status YamlLoader::LoadArgument(const YAML::Node& node, const std::string&
     *argument->mutable_list_value() = std::move(list);
     return absl::OkStatus();
   }
-  Arguments merged;
-  for (const v1::Argument& entry : argument->map_value().entries()) merged[entry.name()] = entry;
-  TROUPE_RETURN_IF_ERROR(MergeArguments(node, key, depth + 1, &merged));
-  v1::ArgumentMap map;
-  for (auto& [name, entry] : merged) *map.add_entries() = std::move(entry);
-  *argument->mutable_map_value() = std::move(map);
-  return absl::OkStatus();
+  return MergeArguments(node, key, depth + 1, argument->mutable_map_value()->mutable_entries());
 }
 
 absl::Status YamlLoader::MergeArguments(const YAML::Node& node, const std::string& key, int depth, Arguments* merged) {
+  std::map<std::string, v1::Argument*> known;  // whoever adds to a RepeatedPtrField leaves the others where they are
+  for (v1::Argument& entry : *merged) known[entry.name()] = &entry;
   Seen seen;
   for (const auto& entry : node) {
     TROUPE_ASSIGN_OR_RETURN(const std::string name, EntryName(entry.first, key, &seen));
     if (depth == 0) places_[JoinKey(key, name)] = Place(entry.second);
-    v1::Argument& argument = (*merged)[name];
-    argument.set_name(name);
-    TROUPE_RETURN_IF_ERROR(LoadArgument(entry.second, JoinKey(key, name), depth, &argument));
+    v1::Argument*& argument = known[name];
+    if (argument == nullptr) argument = merged->Add();
+    argument->set_name(name);
+    TROUPE_RETURN_IF_ERROR(LoadArgument(entry.second, JoinKey(key, name), depth, argument));
   }
   return absl::OkStatus();
 }
@@ -98,16 +96,16 @@ absl::Status YamlLoader::LoadArguments(const YAML::Node& node, const std::string
   const google::protobuf::Reflection& reflection = *message->GetReflection();
   Arguments merged;
   for (const v1::Argument& argument : reflection.GetRepeatedFieldRef<v1::Argument>(*message, &field)) {
-    merged[argument.name()] = argument;
+    *merged.Add() = argument;
   }
   argument_values_ = 0;
   argument_bytes_ = 0;
   TROUPE_RETURN_IF_ERROR(MergeArguments(node, key, 0, &merged));
   int64_t values = 0;
-  for (const auto& [name, argument] : merged) values += CountValues(argument);
+  for (const v1::Argument& argument : merged) values += CountValues(argument);
   if (values > kMaxArgumentValues) return TooManyValues(node, key);
   reflection.ClearField(message, &field);
-  for (const auto& [name, argument] : merged) reflection.AddMessage(message, &field)->CopyFrom(argument);
+  for (const v1::Argument& argument : merged) reflection.AddMessage(message, &field)->CopyFrom(argument);
   return absl::OkStatus();
 }
 

@@ -60,11 +60,12 @@ class YamlLoader {
   absl::Status LoadPolicyMapping(const YAML::Node& node, const std::string& key, const Field& field, Message* message);
 
   // Of free mappings; in yaml_arguments.cc.
-  using Arguments = std::map<std::string, v1::Argument>;
+  using Arguments = google::protobuf::RepeatedPtrField<v1::Argument>;
   static constexpr int kMaxArgumentDepth = 16;
   static constexpr int64_t kMaxArgumentBytes = 512 << 10;  ///< of one free mapping: written out again it can be read
   static constexpr int64_t kMaxArgumentValues = 65536;     ///< of one free mapping; lists and mappings count, too
-  /// Merges the entries of a mapping into `merged`. `depth`: lists and mappings around the mapping.
+  /// Merges the entries of a mapping into `merged`: those that are there keep their places, others follow in their
+  /// order. `depth`: lists and mappings around the mapping.
   absl::Status MergeArguments(const YAML::Node& node, const std::string& key, int depth, Arguments* merged);
   absl::Status LoadArgument(const YAML::Node& node, const std::string& key, int depth, v1::Argument* argument);
   absl::Status TooManyValues(const YAML::Node& node, const std::string& key) const;

@@ -35,8 +35,7 @@ absl::Status WrongValue(std::string_view name, const ArgValue& value, std::strin
 /// The argument's value, or nullptr when it was not given; from now on the name is known.
 const ArgValue* Find(std::string_view name, const ArgMap& values, std::vector<std::string>& known) {
   known.emplace_back(name);
-  const auto found = values.find(std::string(name));
-  return found == values.end() ? nullptr : &found->second;
+  return FindArg(values, name);
 }
 
 std::string IntegerRange(int64_t low, int64_t high) { return absl::StrCat("an integer in [", low, ", ", high, "]"); }
@@ -97,6 +96,12 @@ struct NumberReader {
 };
 
 }  // namespace
+
+const ArgValue* FindArg(const ArgMap& values, std::string_view name) {
+  const auto found =
+      std::find_if(values.begin(), values.end(), [name](const auto& entry) { return entry.first == name; });
+  return found == values.end() ? nullptr : &found->second;
+}
 
 absl::StatusOr<bool> EnvArgs::GetBool(std::string_view name, bool fallback) {
   const ArgValue* value = Find(name, values_, known_);

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -15,7 +15,8 @@ namespace troupe::env {
 
 struct ArgValue;
 using ArgList = std::vector<ArgValue>;
-using ArgMap = std::map<std::string, ArgValue>;
+/// A mapping in the order in which it was written; no name is there twice. FindArg looks a name up.
+using ArgMap = std::vector<std::pair<std::string, ArgValue>>;
 
 /// One environment argument as configuration gives it, a list or mapping of such values among them; monostate is YAML's
 /// null (Python's None). Used as the variant that it is (std::get_if, std::visit).
@@ -23,13 +24,16 @@ struct ArgValue : std::variant<std::monostate, bool, int64_t, double, std::strin
   using variant::variant;
 };
 
+/// The value of that name; nullptr: there is none. Goes through the entries one by one.
+const ArgValue* FindArg(const ArgMap& values, std::string_view name);
+
 /// The value as text: null, true, 3, 0.5, abc; a list or mapping as compact JSON, [1,[2.5,"abc"]] or {"a":null}, in
 /// which null stands for a number that is not finite, and U+FFFD for bytes that are not UTF-8.
 std::string ArgText(const ArgValue& value);
 
-/// The arguments as one JSON object, for another process or language to read: integers and strings exactly, reals with
-/// the digits that read back as the same double and always with a point or an exponent. INVALID_ARGUMENT names the
-/// argument that JSON cannot hold: a number that is not finite, a text that is not UTF-8.
+/// The arguments as one JSON object in their order, for another process or language to read: integers and strings
+/// exactly, reals with the digits that read back as the same double and always with a point or an exponent.
+/// INVALID_ARGUMENT names the argument that JSON cannot hold: a number that is not finite, a text that is not UTF-8.
 absl::StatusOr<std::string> ArgsJson(const ArgMap& values);
 
 /// Numbers from nested lists, in the order they are written.

@@ -49,18 +49,18 @@ TEST(EnvArgsTest, SaysWhatIsWrong) {
   EXPECT_THAT(std::string(args.GetString("count", "").status().message()), HasSubstr("expected a text"));
   EXPECT_THAT(std::string(args.GetOptionalInt("ratio", 1, 2).status().message()),
               HasSubstr("expected an integer in [1, 2] or null"));
-  EnvArgs nan(std::map<std::string, ArgValue>{{"ratio", std::nan("")}});
+  EnvArgs nan(ArgMap{{"ratio", std::nan("")}});
   EXPECT_FALSE(nan.GetDouble("ratio", 0, 0, 1).ok());
 }
 
 TEST(EnvArgsTest, NamesTheNearestKnownArgument) {
-  EnvArgs args(std::map<std::string, ArgValue>{{"local_ration", 0.5}});
+  EnvArgs args(ArgMap{{"local_ration", 0.5}});
   EXPECT_THAT(std::string(args.CheckAllKnown("spread").message()),
               HasSubstr("spread has no argument 'local_ration', it takes none"));
   ASSERT_TRUE(args.GetDouble("local_ratio", 0.5, 0, 1).ok());
   ASSERT_TRUE(args.GetInt("N", 3, 1, 5).ok());
   EXPECT_THAT(std::string(args.CheckAllKnown("spread").message()), HasSubstr("did you mean 'local_ratio'?"));
-  EnvArgs far(std::map<std::string, ArgValue>{{"zzzzzzzz", true}});
+  EnvArgs far(ArgMap{{"zzzzzzzz", true}});
   ASSERT_TRUE(far.GetInt("N", 3, 1, 5).ok());
   EXPECT_THAT(std::string(far.CheckAllKnown("spread").message()), HasSubstr("expected one of N"));
 }
@@ -122,7 +122,7 @@ TEST(ArgTextTest, ScalarsAsTheyAreAndTheRestAsJson) {
   EXPECT_EQ(ArgText(0.5), "0.5");
   EXPECT_EQ(ArgText(std::string("abc")), "abc");
   EXPECT_EQ(ArgText(Row({Row({int64_t{1}, 2.5}), std::string("a\"b"), std::monostate()})), R"([[1,2.5],"a\"b",null])");
-  EXPECT_EQ(ArgText(ArgMap{{"b", Row({})}, {"a", false}}), R"({"a":false,"b":[]})");
+  EXPECT_EQ(ArgText(ArgMap{{"b", Row({})}, {"a", false}}), R"({"b":[],"a":false})");
   EXPECT_EQ(ArgText(Row({kInfinity, std::string("\xff")})), "[null,\"\xEF\xBF\xBD\"]");
 }
 
@@ -134,7 +134,7 @@ TEST(ArgsJsonTest, IsExactJson) {
                  {"third", 1.0 / 3},
                  {"text", std::string("\xC3\xA4\n\"\0", 5)},
                  {"a b", ArgMap{{"list", Row({true, std::monostate()})}}}}),
-      R"({"a b":{"list":[true,null]},"real":3.0,"text":"ä\n\"\u0000","third":0.3333333333333333,"z":9007199254740993})");
+      R"({"z":9007199254740993,"real":3.0,"third":0.3333333333333333,"text":"ä\n\"\u0000","a b":{"list":[true,null]}})");
 }
 
 TEST(ArgsJsonTest, RefusesWhatJsonCannotHold) {

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
@@ -8,29 +9,40 @@
 namespace troupe::env {
 namespace {
 
-using Json = nlohmann::json;
+using nlohmann::json;
 
-Json ToJson(const ArgValue& value);
+/// JSON without a JSON object in between, which would sort mappings or search them for each name.
+struct JsonWriter {
+  const json::error_handler_t on_bad_utf8;
+  std::string* const text;
 
-struct JsonValue {
-  Json operator()(std::monostate) const { return nullptr; }
-  Json operator()(bool value) const { return value; }
-  Json operator()(int64_t value) const { return value; }
-  Json operator()(double value) const { return value; }
-  Json operator()(const std::string& value) const { return value; }
-  Json operator()(const ArgList& list) const {
-    Json json = Json::array();
-    for (const ArgValue& value : list) json.push_back(ToJson(value));
-    return json;
+  void Scalar(const json& value) { text->append(value.dump(-1, ' ', false, on_bad_utf8)); }
+  void operator()(std::monostate) { Scalar(nullptr); }
+  void operator()(bool value) { Scalar(value); }
+  void operator()(int64_t value) { Scalar(value); }
+  void operator()(double value) { Scalar(value); }
+  void operator()(const std::string& value) { Scalar(value); }
+  void operator()(const ArgList& list) {
+    const char* comma = "";
+    text->append("[");
+    for (const ArgValue& value : list) {
+      text->append(std::exchange(comma, ","));
+      std::visit(*this, value);
+    }
+    text->append("]");
   }
-  Json operator()(const ArgMap& map) const {
-    Json json = Json::object();
-    for (const auto& [name, value] : map) json[name] = ToJson(value);
-    return json;
+  void operator()(const ArgMap& map) {
+    const char* comma = "";
+    text->append("{");
+    for (const auto& [name, value] : map) {
+      text->append(std::exchange(comma, ","));
+      Scalar(name);
+      text->append(":");
+      std::visit(*this, value);
+    }
+    text->append("}");
   }
 };
-
-Json ToJson(const ArgValue& value) { return std::visit(JsonValue(), value); }
 
 /// Text of a scalar that stands alone.
 struct ScalarText {
@@ -41,7 +53,9 @@ struct ScalarText {
   std::string operator()(const std::string& value) const { return value; }
   template <typename Nested>
   std::string operator()(const Nested& nested) const {
-    return JsonValue()(nested).dump(-1, ' ', false, Json::error_handler_t::replace);
+    std::string text;
+    JsonWriter{json::error_handler_t::replace, &text}(nested);
+    return text;
   }
 };
 
@@ -66,20 +80,24 @@ const double* FindNotFinite(const ArgValue& value) {
 std::string ArgText(const ArgValue& value) { return std::visit(ScalarText(), value); }
 
 absl::StatusOr<std::string> ArgsJson(const ArgMap& values) {
-  std::string text = "{";
+  std::string text;
+  JsonWriter write{json::error_handler_t::strict, &text};
   for (const auto& [name, value] : values) {
     if (const double* number = FindNotFinite(value)) {
       return absl::InvalidArgumentError(absl::StrCat("argument ", base::LogSafe(name), " holds ", *number,
                                                      ", expected finite numbers: JSON has no others"));
     }
+    text.append(text.empty() ? "{" : ",");
     try {
-      absl::StrAppend(&text, text.size() > 1 ? "," : "", Json(name).dump(), ":", ToJson(value).dump());
-    } catch (const Json::exception&) {  // the one thing left that dump refuses
+      write.Scalar(name);
+      text.append(":");
+      std::visit(write, value);
+    } catch (const json::exception&) {  // the one thing left that dump refuses
       return absl::InvalidArgumentError(
           absl::StrCat("argument ", base::LogSafe(name), " holds a text that is not UTF-8, expected UTF-8"));
     }
   }
-  return text + "}";
+  return text.empty() ? "{}" : text + "}";
 }
 
 }  // namespace troupe::env

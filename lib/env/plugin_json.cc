@@ -16,7 +16,7 @@
 namespace troupe::env {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;  // arguments keep their order
 
 constexpr const char* kStateNames[] = {"none", "per_env", "per_agent"};
 
@@ -140,7 +140,8 @@ absl::StatusOr<ArgValue> ParseArg(const std::string& name, const Json& json, int
   if (json.is_object()) {
     ArgMap map;
     for (const auto& [key, item] : json.items()) {
-      TROUPE_ASSIGN_OR_RETURN(map[key], ParseArg(name, item, depth + 1));
+      TROUPE_ASSIGN_OR_RETURN(ArgValue value, ParseArg(name, item, depth + 1));
+      map.emplace_back(key, std::move(value));
     }
     return ArgValue(std::move(map));
   }
@@ -214,7 +215,8 @@ absl::StatusOr<EnvArgs> ParseEnvArgsJson(std::string_view json) {
   TROUPE_ASSIGN_OR_RETURN(const Json object, ParseObject(json, "arguments"));
   ArgMap values;
   for (const auto& [name, value] : object.items()) {
-    TROUPE_ASSIGN_OR_RETURN(values[name], ParseArg(name, value, 0));
+    TROUPE_ASSIGN_OR_RETURN(ArgValue parsed, ParseArg(name, value, 0));
+    values.emplace_back(name, std::move(parsed));
   }
   return EnvArgs(std::move(values));
 }

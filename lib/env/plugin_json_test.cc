@@ -90,6 +90,9 @@ TEST(PluginJsonTest, ArgumentsComeThroughWithTheirTypes) {
   const absl::StatusOr<EnvArgs> read = ParseEnvArgsJson(*ArgsJson(values));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->values(), values);
+  const ArgMap ordered = {{"z", ArgMap{{"red", int64_t{2}}, {"blue", ArgList{ArgMap{{"y", true}, {"b", true}}}}}},
+                          {"a", true}};
+  EXPECT_EQ(ParseEnvArgsJson(*ArgsJson(ordered))->values(), ordered) << "mappings keep their order";
   EXPECT_TRUE(ParseEnvArgsJson("")->values().empty());
   const std::string deep(16, '['), deep_end(16, ']');
   EXPECT_TRUE(ParseEnvArgsJson("{\"a\": " + deep + deep_end + "}").ok());

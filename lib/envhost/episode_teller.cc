@@ -20,13 +20,14 @@ json ToRequest(const HostOptions& options) {
 }
 
 std::string ToText(const EndedEpisode& episode) {
-  json returns = json::object(), policies = json::object();
+  using Json = nlohmann::ordered_json;  // agents in their order
+  Json returns = Json::object(), policies = Json::object();
   for (const EndedEpisode::Part& part : episode.parts) {
     returns[std::string(part.agent)] = part.episode_return;
     policies[std::string(part.agent)] = std::string(part.policy);
   }
-  return json{{"length", episode.length}, {"returns", std::move(returns)}, {"policies", std::move(policies)}}.dump(
-      -1, ' ', false, json::error_handler_t::replace);
+  return Json{{"length", episode.length}, {"returns", std::move(returns)}, {"policies", std::move(policies)}}.dump(
+      -1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ class Album final : public env::Canvas {
 /// An environment that has begun an episode, to be drawn.
 class Drawn {
  public:
-  explicit Drawn(const std::string& what, std::map<std::string, env::ArgValue> args = {}, bool draws = true) {
+  explicit Drawn(const std::string& what, env::ArgMap args = {}, bool draws = true) {
     HostOptions options = Options(1);
     options.draws = draws;
     pool_ = *MakePool(what, options, std::move(args));
@@ -124,9 +124,7 @@ TEST(HostPictureTest, SaysWhatIsNoPicture) {
   EXPECT_THAT(error("raises"), HasSubstr("render: RuntimeError: no display"));
   EXPECT_THAT(Drawn("Blind").Error(), HasSubstr("it has no render(), expected one that answers an array"));
   EXPECT_THAT(Drawn("Painter", {{"height", int64_t{0}}}).Error(), HasSubstr("a picture of 0 x 6 pixels"));
-  const auto sized = [](int64_t height) {
-    return std::map<std::string, env::ArgValue>{{"height", height}, {"width", int64_t{2048}}};
-  };
+  const auto sized = [](int64_t height) { return env::ArgMap{{"height", height}, {"width", int64_t{2048}}}; };
   Album album;
   EXPECT_EQ(Drawn("Painter", sized(2048)).Draw(&album), absl::OkStatus()) << "as large as it may be";
   EXPECT_THAT(Drawn("Painter", sized(2049)).Error(),

@@ -20,13 +20,14 @@ absl::StatusOr<std::shared_ptr<HostPool>> HostPool::Create(HostOptions options, 
   TROUPE_ASSIGN_OR_RETURN(const std::string args_json, env::ArgsJson(args.values()));
   const std::string function = options.observation_fn;
   nlohmann::json start = {{"name", ModuleName(name, options.folder)},
-                          {"args", nlohmann::json::parse(args_json)},
                           {"global_state", options.global_state},
                           {"draws", options.draws},
                           {"observation_function", function.empty() ? "" : ModuleName(function, options.folder)},
                           {"callbacks", ModuleNames(options.callbacks, options.folder)},
                           {"step_timeout_s", absl::ToDoubleSeconds(options.step_timeout)}};
   TROUPE_ASSIGN_OR_RETURN(ProcessOrder order, ProcessOrder::Make(options, std::move(start)));
+  // As text: a JSON object would sort the arguments.
+  order.start_message.insert(1, absl::StrCat("\"args\":", args_json, ","));
   if (options.processes == 0) options.processes = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return std::shared_ptr<HostPool>(new HostPool(std::move(options), name, std::move(order), std::move(tracks)));
 }

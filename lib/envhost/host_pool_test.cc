@@ -292,10 +292,23 @@ TEST(HostPoolTest, ManyThreadsShareAPool) {
   EXPECT_EQ(failures, 0);
 }
 
+// A mapping among them was sorted by name: agents that are made from it came in another order.
+TEST(HostPoolTest, ArgumentsKeepTheirOrder) {
+  auto pool = MakePool("teams", Options(1),
+                       {{"teams", env::ArgMap{{"red", int64_t{2}}, {"blue", int64_t{1}}, {"azure", int64_t{1}}}},
+                        {"more", env::ArgList{env::ArgMap{{"zed", int64_t{1}}, {"abe", int64_t{1}}}}}});
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  const absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> env = (*pool)->MakeEnv();
+  ASSERT_TRUE(env.ok()) << env.status();
+  std::vector<std::string> agents;
+  for (const env::AgentSpec& agent : (*env)->spec().possible_agents) agents.push_back(agent.id.value());
+  EXPECT_THAT(agents, ElementsAre("red_0", "red_1", "blue_0", "azure_0", "zed_0", "abe_0"));
+}
+
 struct BadStart {
   std::string name;
   std::string env;
-  std::map<std::string, env::ArgValue> args;
+  env::ArgMap args;
   std::string says;
 };
 

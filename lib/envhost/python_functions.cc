@@ -14,22 +14,24 @@
 namespace troupe::envhost {
 namespace {
 
+using Json = nlohmann::ordered_json;  // what a function iterates over has the order of the run
+
 std::string ToText(const policy::HostedQuestion& question) {
   const policy::EpisodeInfo& episode = question.episode;
-  nlohmann::json mapped = nlohmann::json::object();
+  Json mapped = Json::object();
   for (const auto& [agent, policy] : question.mapped) mapped[std::string(agent)] = std::string(policy);
-  nlohmann::json policies = nlohmann::json::array();
+  Json policies = Json::array();
   for (const policy::PolicyId& id : question.policies) policies.push_back(id.value());
-  nlohmann::json args = nlohmann::json::object();
+  Json args = Json::object();
   for (const policy::EnvArgument& argument : episode.env_args) args[argument.name] = argument.value;
-  const nlohmann::json message = {{"agent_id", question.agent_id.value()},
-                                  {"env_id", episode.env_id.value()},
-                                  {"episode", episode.episode},
-                                  {"worker", episode.worker},
-                                  {"env_args", std::move(args)},
-                                  {"mapped", std::move(mapped)},
-                                  {"policies", std::move(policies)}};
-  return message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const Json message = {{"agent_id", question.agent_id.value()},
+                        {"env_id", episode.env_id.value()},
+                        {"episode", episode.episode},
+                        {"worker", episode.worker},
+                        {"env_args", std::move(args)},
+                        {"mapped", std::move(mapped)},
+                        {"policies", std::move(policies)}};
+  return message.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 absl::Status StoppedError() { return absl::CancelledError("functions in Python are asked no more: it ends"); }

@@ -77,6 +77,10 @@ TEST_F(MappingTest, IsToldOfAgentEpisodeAndWorker) {
   EXPECT_NE(*Ask(*functions, "tell", 8), *told);
   EXPECT_EQ(*Ask(*functions, "two", 4), "left 4");
   EXPECT_EQ(*Ask(*functions, "one"), "only left");
+  args_ = {{"zed", "1"}, {"abe", "2"}};
+  mapped_ = {{"zed", "b"}, {"abe", "a"}};
+  EXPECT_THAT(*Ask(*functions, "tell", 7), HasSubstr("args {'zed': '1', 'abe': '2'} others zed=b abe=a "))
+      << "in the run's order";
   EXPECT_EQ(functions->stats().errors, 0);
 }
 

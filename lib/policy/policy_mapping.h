@@ -34,7 +34,7 @@ struct EpisodeInfo {
   base::EnvId env_id;
   uint32_t episode = 0;
   int32_t worker = 0;                           ///< index of the worker that plays it
-  absl::Span<const EnvArgument> env_args = {};  ///< by name
+  absl::Span<const EnvArgument> env_args = {};  ///< as the configuration has them
   absl::Span<const MappedAgent> agents = {};    ///< mapped so far; none where weights are fetched ahead
   MappingHost* host = nullptr;                  ///< for functions in another process; null: there is none
 };

@@ -6,6 +6,7 @@
 
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/key_effects.h"
 #include "lib/config/run_config.h"
 #include "lib/run/run_modules.h"
 #include "lib/storage/checkpoint_format.h"
@@ -50,6 +51,7 @@ absl::StatusOr<RunCheckpoint> FindRunCheckpoint(const std::string& folder, const
   SayForeignCode(code);
   TROUPE_RETURN_IF_ERROR(ReadRunModules(folder, config));
   TROUPE_ASSIGN_OR_RETURN(found.run, config::ResolveRun(config, registry));
+  TROUPE_RETURN_IF_ERROR(config::CheckEffects(found.run, registry, config::FileOf::kRun).status());
   if (manifest.state.table != nullptr) UsePolicies(*manifest.state.table, &found.run);
   return found;
 }

@@ -57,6 +57,11 @@ class CallbackHostTest(unittest.TestCase):
         host.call(hook, facts)
         return self.sent
 
+    def test_a_method_that_nothing_calls_is_refused(self):
+        sys.modules["mine"].Typo = type("Typo", (Leaves,), {"on_train_result": lambda self, ctx: None})
+        with self.assertRaisesRegex(TypeError, "^callback mine:Typo: got the method on_train_result, which nothing calls, expected one of .*; RLlib's"):
+            self.make("Leaves", "Typo")
+
     def test_only_what_is_overridden_is_called(self):
         host = self.make("Leaves", "Tracks", "Saves")
         self.assertEqual(host.hooks, ["on_update_end", "on_checkpoint_end"])

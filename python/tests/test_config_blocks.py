@@ -62,6 +62,15 @@ class ConfigTest(unittest.TestCase):
             "algorithm": {"lr": {"points": [[0, 1]], "by": "updates"}, "gamma": 0.9},
             "multi_agent": {"policies": {"p": {"model": {"a": [1], "b": {"d": 1}}, "class": "random"}, "q": {}}, "policy_mapping": {"agent_0": "q"}}})
 
+    def test_mappings_keep_their_order(self):
+        config = Config().environment("a", args={"teams": {"red": 2, "blue": 1, "azure": 1}, "alpha": 1})
+        config.environment(args={"teams": {"green": 1, "red": 3}}, external={"spaces": {"zed": {"obs_space": "x"}, "abe": {}}})
+        config.environment(external={"spaces": {"new": {}, "zed": {"act_space": "y"}}})
+        env = given(config)[0]["env"]
+        self.assertEqual(json.dumps(env["args"]), '{"teams": {"red": 3, "blue": 1, "azure": 1, "green": 1}, "alpha": 1}')
+        self.assertEqual(json.dumps(env["external"]), '{"spaces": {"zed": {"obs_space": "x", "act_space": "y"}, "abe": {}, "new": {}}}')
+        self.assertEqual(set_arguments({"env.args.teams": {"red": 1, "blue": 2}}), ["--set", 'env.args.teams={"red": 1, "blue": 2}'])
+
     def test_what_stands_in_a_sections_place_is_the_programs_to_refuse(self):
         for wrong in ({"env": "cartpole"}, {"env": {"name": "cartpole", "python": 3}}):
             config = Config(wrong).multi_agent(policy_mapping=choose)

@@ -12,8 +12,9 @@ from unittest import mock
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from troupe import _shm_host as shm  # noqa: E402
+from troupe import callbacks as hooks_of  # noqa: E402
 from troupe import episode_callbacks  # noqa: E402
-from troupe.callbacks import Callback, EpisodeContext, _check_tracked  # noqa: E402
+from troupe.callbacks import Callback, EpisodeContext, _check_tracked, check_hooks  # noqa: E402
 from troupe.episode_callbacks import CallbackTimeout, EpisodeCallbacks, EpisodeWatch  # noqa: E402
 
 
@@ -83,6 +84,32 @@ class TrackedNumbersTest(unittest.TestCase):
         self.assertEqual([_check_tracked("x", value) for value in (2, 2.5, Array(3.0), Array(3, (1, 1)))], [2, 2.5, 3, 3])
         for value, words in ((Array(0, (2,)), r"an array of shape \(2,\)"), ("much", "'much'"), (None, "None")):
             self.assertRaisesRegex(ValueError, f"^track x: got {words}, expected one number$", _check_tracked, "x", value)
+
+
+class NamesTest(unittest.TestCase):
+    """A method that was misspelt was never called, in silence."""
+
+    def refused(self, *names):
+        made = type("Mine", (Callback,), {name: lambda self, ctx: None for name in names})()
+        with self.assertRaises(TypeError) as caught:
+            check_hooks(made)
+        return str(caught.exception)
+
+    def test_unknown_hooks_are_refused(self):
+        hooks = ("on_run_start, on_update_end, on_evaluation_start, on_evaluation_end, on_checkpoint_end, on_run_end, on_episode_start, on_episode_step, "
+                 "on_episode_end")
+        self.assertEqual(self.refused("on_update_ends"), f"got the method on_update_ends, which nothing calls, expected one of {hooks}; the nearest is on_update_end")
+        self.assertTrue(self.refused("on_run_end", "on_train_result").endswith("; RLlib's on_train_result is on_update_end"))
+        self.assertTrue(self.refused("on_step").endswith("; Stable-Baselines3's on_step is on_episode_step"))
+        self.assertTrue(self.refused("on_create_policy").endswith("; of RLlib's on_create_policy there is no counterpart"))
+        self.assertTrue(self.refused("on_zzz").endswith("; a method of your own begins otherwise than with on_"))
+        # All of ours, methods of its own, and what is no method.
+        names = {name: lambda self, ctx: None for name in (*hooks.split(", "), "_on_update_ends", "once")}
+        check_hooks(type("Mine", (Callback,), {**names, "on_gpu": True})())
+        inherited = type("Child", (type("Parent", (Callback,), {"on_update_ends": lambda self, ctx: None}),), {})
+        with self.assertRaisesRegex(TypeError, "on_update_ends"):
+            check_hooks(inherited())
+        self.assertLessEqual({hook for _, hook in hooks_of._COUNTERPARTS.values() if hook}, set(hooks.split(", ")))
 
 
 class EpisodeCallbacksTest(unittest.TestCase):

@@ -6,11 +6,13 @@ import errno
 import io
 import json
 import os
+import re
 import secrets
 import stat
 import struct
 import sys
 import tempfile
+import types
 import unittest
 from unittest import mock
 
@@ -184,7 +186,7 @@ class ExportTest(unittest.TestCase):
 
             with mock.patch.object(export, "_sync", sync):
                 with self.assertRaisesRegex(TroupeError, f"{appears} has appeared meanwhile, expected no file: overwrite=True") as caught:
-                    policy.export(self.path("p"))
+                    policy.export(self.path("p"), "safetensors")
             self.assertEqual((caught.exception.code, self.files()), (REFUSED, [appears]))
             with open(self.path(appears)) as file:
                 self.assertEqual(file.read(), "another's")
@@ -195,7 +197,7 @@ class ExportTest(unittest.TestCase):
         for number in (errno.EPERM, errno.EOPNOTSUPP):
             with mock.patch.object(os, "link", side_effect=OSError(number, os.strerror(number))):
                 with self.assertRaisesRegex(TroupeError, r"p: cannot be written: its file system has no hard links .*, expected some, or overwrite=True"):
-                    policy.export(self.path("p"))
+                    policy.export(self.path("p"), "safetensors")
                 self.assertEqual(self.files(), [])
                 policy.export(self.path("p"), overwrite=True)
             os.remove(self.path("p"))
@@ -226,7 +228,7 @@ class ExportTest(unittest.TestCase):
         with mock.patch.object(secrets, "token_hex", side_effect=["guessed"]):
             os.symlink(self.path("theirs"), self.path(".guessed.part"))
             with self.assertRaisesRegex(TroupeError, "p: cannot be written: File exists"):
-                policy.export(self.path("p"))
+                policy.export(self.path("p"), "safetensors")
         self.assertEqual(self.files(), [".guessed.part"])
 
     def test_what_is_too_large_for_onnx_is_said_before_it_is_written(self):
@@ -246,9 +248,9 @@ class ExportTest(unittest.TestCase):
         entries = [checkpoints.entry(name, normalize_observations=True) for name in ("good", "bad")]
         policies = open_policies(checkpoints.write(self.folder, entries, damaged="bad"), 0)
         with self.assertRaisesRegex(TroupeError, r'policy "bad": observation_mean\[0\] is not finite'):
-            policies["bad"].export(self.path("p"))
+            policies["bad"].export(self.path("p"), "safetensors")
         self.assertEqual(self.files(), [])
-        policies["good"].export(self.path("p"))
+        policies["good"].export(self.path("p"), "safetensors")
 
     def test_a_large_discrete_observation_takes_its_rows_alone(self):
         policy = self.open(checkpoints.entry("p", "Discrete(1048576)", actor={"hidden_sizes": [1]}))["p"]
@@ -269,16 +271,51 @@ class ExportTest(unittest.TestCase):
         self.assertEqual(caught.exception.code, USAGE)
         self.assertFalse(os.path.exists(self.path("p")))
 
+    # "a.onnx" without a format was written as safetensors.
+    def test_the_format_follows_the_ending(self):
+        policy = self.open(checkpoints.entry("p"))["p"]
+        self.assertEqual(read_safetensors(policy.export(self.path("a.safetensors")).path)[1]["policy"], "p")
+        with mock.patch.dict(sys.modules, {"torch": None}):
+            for name, format in (("a.onnx", "onnx"), ("a.pt", "torchscript")):
+                with self.assertRaisesRegex(TroupeError, f"format {format} needs the Python package torch"):
+                    policy.export(self.path(name))
+        endings = r"expected one of \.safetensors \(safetensors\), \.pt \(torchscript\), \.onnx \(onnx\), or a format \(--format\)$"
+        for name, got in (("a", "no ending"), ("a.bin", r"the ending \.bin"), ("a.ONNX", r"the ending \.ONNX"), (".onnx", "no ending")):
+            with self.assertRaisesRegex(TroupeError, f"{name}: got {got}, {endings}") as caught:
+                policy.export(self.path(name))
+            self.assertEqual(caught.exception.code, USAGE)
+        words = r"a\.onnx: got the format safetensors for a file of onnx, expected the ending \.safetensors, or no format: it follows the ending"
+        with self.assertRaisesRegex(TroupeError, words) as caught:
+            policy.export(self.path("a.onnx"), "safetensors")
+        self.assertEqual(caught.exception.code, USAGE)
+        self.assertEqual(self.files(), ["a.safetensors", "a.safetensors.golden.npz"])
+        # An ending that says nothing leaves the choice to the format.
+        self.assertEqual(read_safetensors(policy.export(self.path("a.bin"), "safetensors").path)[1]["policy"], "p")
+
+    def test_an_old_pytorch_is_named(self):
+        policy = self.open(checkpoints.entry("p"))["p"]
+        for version, ending in (("1.13.0", ".onnx"), ("2.4.1+cpu", ".pt")):
+            with mock.patch.dict(sys.modules, {"torch": types.SimpleNamespace(__version__=version)}):
+                words = re.escape(f"needs PyTorch 2.5 or newer, got {version} of {sys.executable}: pip install --upgrade torch")
+                with self.assertRaisesRegex(TroupeError, words) as caught:
+                    policy.export(self.path("a" + ending))
+                self.assertEqual(caught.exception.code, REFUSED)
+        for version in ("2.5.0", "2.11.0+cu126", "10.0", "a build of mine"):
+            with mock.patch.dict(sys.modules, {"torch": types.SimpleNamespace(__version__=version), "onnx": None}):
+                with self.assertRaisesRegex(TroupeError, "format onnx needs the Python package onnx"):
+                    policy.export(self.path("a.onnx"))
+        self.assertEqual(self.files(), [])
+
     def test_policies_without_a_network_of_ours(self):
         module = {"encoder": "torchscript", "hidden_sizes": [],
                   "torchscript": {"sha256": "a" * 64, "tensors": [{"name": "weight", "shape": [2, 3], "is_buffer": False}]}}
         policies = self.open(checkpoints.entry("p"), checkpoints.entry("chance", trains=False, **{"class": "random"}), checkpoints.entry("module", actor=module))
         with self.assertRaisesRegex(TroupeError, 'policy "chance" is of class random, which has no network'):
-            policies["chance"].export(self.path("p"))
+            policies["chance"].export(self.path("p"), "safetensors")
         with mock.patch.object(export, "require"):
             with mock.patch.dict(sys.modules, {"troupe.torch_policy": mock.Mock(make_module=mock.Mock(side_effect=TroupeError("a program")))}):
                 with self.assertRaisesRegex(TroupeError, "a program"):
-                    policies["module"].export(self.path("p"))
+                    policies["module"].export(self.path("p"), "safetensors")
         self.assertEqual(policies["module"].network.tensors["actor.weight"].shape, (2, 3))
 
     def run_main(self, *words):
@@ -292,6 +329,9 @@ class ExportTest(unittest.TestCase):
         path = self.path("p.safetensors")
         code, out, _ = self.run_main(checkpoint, "--policy", "p", "--output", path)
         self.assertEqual((code, out), (0, f"wrote {path} and {path}.golden.npz: policy p, version 4\n"))
+        code, out, err = self.run_main(checkpoint, "--policy", "p", "--output", self.path("p.onx"))
+        self.assertEqual((code, out), (USAGE, ""))
+        self.assertRegex(err, r"^troupe: error: .*p\.onx: got the ending \.onx, expected one of \.safetensors")
         code, out, err = self.run_main(checkpoint, "--policy", "p", "--output", path)
         self.assertEqual((code, out), (REFUSED, ""))
         self.assertRegex(err, r"^troupe: error: .*p\.safetensors is there already")

@@ -271,7 +271,7 @@ class TorchPolicyTest(unittest.TestCase):
     def test_a_users_file_is_run_where_it_is_named_alone(self):
         policy = self.policies["module"]
         wanted = policy.network.actor["torchscript"]["sha256"]
-        for make in (policy.torch_module, lambda: policy.export(self.path("none.pt"), "torchscript"), lambda: policy.export(self.path("none"))):
+        for make in (policy.torch_module, lambda: policy.export(self.path("none.pt"), "torchscript"), lambda: policy.export(self.path("none.safetensors"))):
             with self.assertRaisesRegex(TroupeError, f"policy module is a TorchScript module, sha256:{wanted}, .*expected torchscript=FILE") as caught:
                 make()
             self.assertEqual(caught.exception.code, REFUSED)

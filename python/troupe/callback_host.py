@@ -15,7 +15,7 @@ import sys
 import traceback
 from typing import Any, Dict, List
 
-from troupe.callbacks import CONTEXTS, EPISODE_HOOKS, Callback, Learner, overrides
+from troupe.callbacks import CONTEXTS, EPISODE_HOOKS, Callback, Learner, check_hooks, overrides
 from troupe.control_channel import CONTROL_FD, ControlChannel, die_with_worker
 
 
@@ -33,6 +33,10 @@ class CallbackHost:
             made = find_callable("callback", name)()
             if not isinstance(made, Callback):
                 raise TypeError(f"callback {name}: got an object of type {type(made).__name__}, expected a class that is derived from troupe.Callback")
+            try:
+                check_hooks(made)
+            except TypeError as error:
+                raise TypeError(f"callback {name}: {error}") from None
             self._callbacks.append(made)
         self._names = start["callbacks"]
 

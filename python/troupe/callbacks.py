@@ -14,6 +14,7 @@ Those of episodes are called beside the environments (EpisodeContext), by other 
 
 from __future__ import annotations
 
+import difflib
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
@@ -234,6 +235,44 @@ class Callback:
     def on_episode_end(self, ctx: EpisodeContext) -> None:
         """After the last step, before the next reset. Of every environment; not of an episode that failed or was given up."""
 
+
+def check_hooks(callback: Callback) -> None:
+    """TypeError for a method that is named like a hook and is none: nothing would call it."""
+    hooks = [name for name in vars(Callback) if name.startswith("on_")]
+    for name in dir(callback):
+        if not name.startswith("on_") or name in hooks or not callable(getattr(callback, name)):
+            continue
+        nearest = difflib.get_close_matches(name, hooks, 1)
+        if name in _COUNTERPARTS:
+            library, hook = _COUNTERPARTS[name]
+            hint = f"{library}'s {name} is {hook}" if hook else f"of {library}'s {name} there is no counterpart"
+        else:
+            hint = f"the nearest is {nearest[0]}" if nearest else "a method of your own begins otherwise than with on_"
+        raise TypeError(f"got the method {name}, which nothing calls, expected one of {', '.join(hooks)}; {hint}")
+
+
+# Methods of other libraries' callbacks: whose they are, and the hook that is called at that time; empty: none is.
+_COUNTERPARTS = {
+    "on_algorithm_init": ("RLlib", "on_run_start"),
+    "on_checkpoint_loaded": ("RLlib", "on_run_start"),
+    "on_create_policy": ("RLlib", ""),
+    "on_episode_created": ("RLlib", "on_episode_start"),
+    "on_env_runners_recreated": ("RLlib", ""),
+    "on_environment_created": ("RLlib", ""),
+    "on_evaluate_end": ("RLlib", "on_evaluation_end"),
+    "on_evaluate_start": ("RLlib", "on_evaluation_start"),
+    "on_learn_on_batch": ("RLlib", "on_update_end"),
+    "on_postprocess_trajectory": ("RLlib", ""),
+    "on_sample_end": ("RLlib", "on_update_end"),
+    "on_sub_environment_created": ("RLlib", ""),
+    "on_train_result": ("RLlib", "on_update_end"),
+    "on_workers_recreated": ("RLlib", ""),
+    "on_rollout_end": ("Stable-Baselines3", "on_update_end"),
+    "on_rollout_start": ("Stable-Baselines3", "on_update_end"),
+    "on_step": ("Stable-Baselines3", "on_episode_step"),
+    "on_training_end": ("Stable-Baselines3", "on_run_end"),
+    "on_training_start": ("Stable-Baselines3", "on_run_start"),
+}
 
 EPISODE_HOOKS = ("on_episode_start", "on_episode_step", "on_episode_end")
 

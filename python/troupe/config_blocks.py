@@ -268,7 +268,7 @@ def _is_merged(way: Tuple[str, ...]) -> bool:
     """Whether a mapping at that place, given again, is merged entry by entry, as --set has it; any other value takes the place of the one before."""
     if way in (("env", "python"), ("env", "groups")) or (len(way) == 1 and way[0] in _SECTIONS):
         return True
-    if way[:2] in (("env", "args"), ("experiment", "wandb_kwargs")):
+    if way[:2] in (("env", "args"), ("env", "external"), ("experiment", "wandb_kwargs")):
         return True
     overrides = way[:2] in (("multi_agent", "policies"), ("multi_agent", "agents"))
     return overrides and (len(way) < 4 or (len(way) == 4 and way[3] in ("model", "algorithm")))

@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import json
 import os
+import re
 import secrets
 import stat
 import struct
@@ -29,7 +30,11 @@ from troupe.version import VERSION
 if TYPE_CHECKING:
     from troupe.torch_policy import PolicyModule
 
-FORMATS = ("safetensors", "torchscript", "onnx")
+# By the ending of their files.
+ENDINGS = {".safetensors": "safetensors", ".pt": "torchscript", ".onnx": "onnx"}
+FORMATS = tuple(ENDINGS.values())
+# The first PyTorch that has what `_traced` and `_write_onnx` ask of it.
+MIN_TORCH = (2, 5)
 GOLDEN_SUFFIX = ".golden.npz"
 GOLDEN_ROWS = 8
 # What a file's outputs may differ by from a worker's, of a row whose numbers are of size 1: sums in another order,
@@ -73,17 +78,42 @@ def torch_module(network: Network, actor: Callable[..., ActorOutputs], torchscri
     return module
 
 
-def export(network: Network, actor: Callable[..., ActorOutputs], path: str, format: str, *, overwrite: bool, torchscript: Optional[str]) -> Exported:
+def _format_of(path: str, asked: Optional[str]) -> str:
+    """The format of the file: `asked`, or by its ending. TroupeError where nothing says it, or where the two disagree."""
+    if asked is not None and asked not in FORMATS:
+        raise TroupeError(f"got the format {asked!r}, expected one of {', '.join(FORMATS)}", USAGE)
+    ending = os.path.splitext(path)[1]
+    told = ENDINGS.get(ending)
+    if asked is None and told is None:
+        endings = ", ".join(f"{each} ({name})" for each, name in ENDINGS.items())
+        raise TroupeError(f"{path}: got {f'the ending {ending}' if ending else 'no ending'}, expected one of {endings}, or a format (--format)", USAGE)
+    if asked is not None and told is not None and asked != told:
+        right = next(each for each, name in ENDINGS.items() if name == asked)
+        raise TroupeError(f"{path}: got the format {asked} for a file of {told}, expected the ending {right}, or no format: it follows the ending", USAGE)
+    return asked or str(told)
+
+
+def _check_torch(format: str) -> None:
+    """TroupeError where PyTorch is older than MIN_TORCH."""
+    version = str(require("torch", f"format {format}").__version__)
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is not None and tuple(map(int, found.groups())) < MIN_TORCH:
+        raise TroupeError(f"format {format} needs PyTorch {'.'.join(map(str, MIN_TORCH))} or newer, got {version} of {sys.executable}: pip install --upgrade "
+                          "torch", REFUSED)
+
+
+def export(network: Network, actor: Callable[..., ActorOutputs], path: str, format: Optional[str], *, overwrite: bool, torchscript: Optional[str]) -> Exported:
     """As Policy.export."""
-    if format not in FORMATS:
-        raise TroupeError(f"got the format {format!r}, expected one of {', '.join(FORMATS)}", USAGE)
+    format = _format_of(path, format)
     golden_path = path + GOLDEN_SUFFIX
     for each in (path, golden_path):
         _check_target(each, overwrite)
     if format == "onnx":
         _check_onnx_size(network)
-    for package in {"torchscript": ("torch",), "onnx": ("torch", "onnx")}.get(format, ()):
-        require(package, f"format {format}")
+    if format != "safetensors":
+        _check_torch(format)
+    if format == "onnx":
+        require("onnx", f"format {format}")
     module: Any = torch_module(network, actor, torchscript) if network.is_module or format != "safetensors" else None
     golden = _golden(network, actor, module)
     inputs, outputs = _parts(golden)

@@ -16,7 +16,7 @@ def _arguments(words: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="troupe export", description="Writes a policy of a checkpoint to a file.")
     parser.add_argument("checkpoint", help="its folder")
     parser.add_argument("--policy", help="may be left out where there is but one")
-    parser.add_argument("--format", choices=FORMATS, default=FORMATS[0])
+    parser.add_argument("--format", choices=FORMATS, help="by the ending of --output where it is left out")
     parser.add_argument("--output", required=True)
     parser.add_argument("--allow-torchscript")
     parser.add_argument("--overwrite", action="store_true")

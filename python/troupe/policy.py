@@ -177,11 +177,12 @@ class Policy:
 
         return torch_module(self.network, self.outputs, torchscript)
 
-    def export(self, path: Union[str, "os.PathLike[str]"], format: str = "safetensors", *, overwrite: bool = False,
+    def export(self, path: Union[str, "os.PathLike[str]"], format: Optional[str] = None, *, overwrite: bool = False,
                torchscript: Optional[str] = None) -> "Exported":
         """Writes the actor to a file, and golden rows to PATH.golden.npz: inputs, and the outputs of a worker's actor
         (of a user's network, of its module). format: "safetensors" (numpy alone; of a user's network PyTorch, too),
-        "torchscript" (needs PyTorch) or "onnx" (PyTorch and onnx). A file of TorchScript, and of ONNX where onnxruntime
+        "torchscript" (needs PyTorch from 2.5 on) or "onnx" (PyTorch from 2.5 on, and onnx); None: by the ending of the
+        path, .safetensors, .pt or .onnx. A known ending of another format is an error. A file of TorchScript, and of ONNX where onnxruntime
         is installed, is run on these inputs: outputs differ by 1e-4 at most, of a row's largest number where that is
         above 1. Both files are there and whole, or neither is; those that are there are left unless `overwrite`.
         torchscript: as for `torch_module`. TroupeError."""

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/foreign_code.h"
+#include "lib/config/key_effects.h"
 #include "lib/config/resolved_run.h"
 #include "lib/envs/register_all.h"
 #include "lib/run/run_checkpoint.h"
@@ -56,10 +57,14 @@ absl::StatusOr<int> Show(const ShowFlags& flags) {
   const std::string path = IsRunFolder(flags.config) ? absl::StrCat(flags.config, "/", kRunsFile) : flags.config;
   TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, config::RunConfig::FromFile(path, flags.overrides));
   // A run's environment is made for this, too; the run may be a stranger's.
-  if (std::filesystem::path(path).filename() == kRunsFile) run::SayForeignCode(config::ForeignCodeOf(config));
+  const bool of_run = std::filesystem::path(path).filename() == kRunsFile;
+  if (of_run) run::SayForeignCode(config::ForeignCodeOf(config));
   env::EnvRegistry registry;
   envs::RegisterAllEnvs(registry);
-  TROUPE_RETURN_IF_ERROR(config::ResolveRun(config, registry).status());  // shown only when it could be run
+  // Shown only when it could be run.
+  TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun run, config::ResolveRun(config, registry));
+  TROUPE_RETURN_IF_ERROR(
+      config::CheckEffects(run, registry, of_run ? config::FileOf::kRun : config::FileOf::kUser).status());
   if (flags.json) {
     PrintJson(ToJson(YAML::Load(config.ToYaml())));
   } else {

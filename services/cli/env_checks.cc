@@ -2,9 +2,11 @@
 
 #include <cstdio>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "lib/base/clock.h"
+#include "lib/base/exit_code.h"
 #include "lib/base/status_macros.h"
 #include "lib/envs/register_all.h"
 #include "services/cli/output.h"
@@ -34,7 +36,16 @@ absl::StatusOr<config::RunConfig> ConfigOf(const NamedEnv& named) {
   if (!named.python.empty()) overrides.push_back(config::TextOverride("env.python.interpreter", named.python));
   for (const std::string& arg : named.args) overrides.push_back(absl::StrCat("env.args.", arg));
   overrides.insert(overrides.end(), named.overrides.begin(), named.overrides.end());
-  return config::RunConfig::FromYaml("{env: {}}", "arguments", overrides);
+  TROUPE_ASSIGN_OR_RETURN(config::RunConfig config, config::RunConfig::FromYaml("{env: {}}", "arguments", overrides));
+  for (const std::string& text : named.overrides) {
+    if (absl::StartsWith(text, "env.") || absl::StartsWith(text, "multi_agent.observation_fn=")) continue;
+    return base::WithExitCode(
+        absl::InvalidArgumentError(absl::StrCat("--set ", text,
+                                                ": got a key that makes no environment, expected one of env (env.x=y) "
+                                                "or multi_agent.observation_fn; take it out")),
+        base::ExitCode::kUsage);
+  }
+  return config;
 }
 
 void SayAsItGoes(const std::string& recognized_as, env::ConformanceOptions* options) {

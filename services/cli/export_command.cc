@@ -20,7 +20,7 @@ struct ExportFlags {
   std::string run;
   std::string checkpoint = "latest";
   std::string directory = "runs";
-  std::string policy, format = "safetensors", output, module, python;
+  std::string policy, format, output, module, python;
   bool overwrite = false, json = false;
 };
 
@@ -56,8 +56,8 @@ void AddExportCommand(CLI::App& app, Action* action) {
   command->add_option("--policy", flags->policy, "the policy's id; may be left out where there is but one");
   command
       ->add_option("--format", flags->format,
-                   "safetensors; torchscript, which needs PyTorch; onnx, also the package onnx")
-      ->capture_default_str()
+                   "safetensors; torchscript, which needs PyTorch; onnx, also the package onnx (default: by the ending "
+                   "of --output: .safetensors, .pt, .onnx)")
       ->check(CLI::IsMember({"safetensors", "torchscript", "onnx"}));
   command
       ->add_option("--output", flags->output,
@@ -74,7 +74,7 @@ void AddExportCommand(CLI::App& app, Action* action) {
   command->add_option("--directory", flags->directory, "where runs are looked for by name")->capture_default_str();
   command->add_flag("--json", flags->json,
                     "one line: {\"path\", \"golden\", \"policy_id\", \"version\", \"difference\", \"checked_with\"}");
-  command->footer("Example: troupe export runs/my_run --policy main --format onnx --output main.onnx");
+  command->footer("Example: troupe export runs/my_run --policy main --output main.onnx");
   command->callback([=] { *action = [=] { return Export(*flags); }; });
 }
 

@@ -15,6 +15,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/exit_code.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/key_effects.h"
 #include "lib/config/resolved_run.h"
 #include "lib/env/vector_env.h"
 #include "lib/policy/python_callable.h"
@@ -186,7 +187,11 @@ absl::Status WriteConfig(const std::string& path, const std::string& text, bool 
   const std::string next = force ? absl::StrCat(path, ".", getpid(), ".yaml") : path;
   TROUPE_RETURN_IF_ERROR(WriteNew(next, text));
   const absl::StatusOr<config::RunConfig> config = config::RunConfig::FromFile(next);
-  absl::Status status = config.ok() ? config::ResolveRun(*config, registry).status() : config.status();
+  absl::Status status = config.status();
+  if (status.ok()) {
+    const absl::StatusOr<config::ResolvedRun> run = config::ResolveRun(*config, registry);
+    status = run.ok() ? config::CheckEffects(*run, registry, config::FileOf::kUser).status() : run.status();
+  }
   std::error_code error;
   if (status.ok() && force) fs::rename(next, path, error);
   if (error) status = absl::PermissionDeniedError(absl::StrCat(path, ": cannot be written: ", error.message()));

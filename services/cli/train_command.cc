@@ -14,6 +14,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/base/terminal_block.h"
 #include "lib/config/external.h"
+#include "lib/config/key_effects.h"
 #include "lib/config/permits.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/torch_modules.h"
@@ -60,7 +61,7 @@ struct Plan {
 std::vector<std::string> AllOverrides(const TrainFlags& flags) {
   std::vector<std::string> overrides = flags.overrides;
   if (flags.workers >= 0) overrides.push_back(absl::StrCat("num_workers=", flags.workers));
-  if (!flags.name.empty()) overrides.push_back(absl::StrCat("experiment.experiment_name=", flags.name));
+  if (!flags.name.empty()) overrides.push_back(config::TextOverride("experiment.experiment_name", flags.name));
   if (!flags.directory.empty()) overrides.push_back(config::TextOverride("experiment.directory", flags.directory));
   if (!flags.python.empty()) overrides.push_back(config::TextOverride("env.python.interpreter", flags.python));
   return overrides;
@@ -148,6 +149,9 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
     plan.name = run.experiment.experiment_name.empty() ? config::MakeExperimentName(run.algorithm, absl::Now())
                                                        : run.experiment.experiment_name;
     plan.folder = run.experiment.directory + "/" + plan.name;
+    // Of a run that is there already the learner looks.
+    const bool resumes = flags.resume_or_start && flags.start_over.empty() && IsRunFolder(plan.folder);
+    if (!resumes) TROUPE_RETURN_IF_ERROR(config::CheckEffects(run, registry, config::FileOf::kUser).status());
   }
   if (config::IsExternal(config)) {
     TROUPE_ASSIGN_OR_RETURN(plan.clients_come_to, DoorOf(config, plan.folder));

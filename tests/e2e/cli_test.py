@@ -191,6 +191,30 @@ class CliTest(harness.TroupeTestCase):
         missing = self.fails("train", "--resume", "run", saying=['--resume: there is no run in "run" nor in "runs/run"'], code=78)
         self.assertNotIn("//", missing)
 
+    def test_keys_without_effect_are_refused_and_those_of_an_older_run_are_warnings(self):
+        config = self.write("run.yaml", "env: {name: cartpole}\nalgorithm: {name: ippo}\nnum_workers: 0\nstop: {env_steps: 4000}\n"
+                                        "evaluation: {at_end: false}\n")
+        for command in (["train", config], ["config", "show", config]):
+            error = self.fails(*command, "--set", "model.core_size=32", saying=["--set model.core_size=32: model.core_size: got 32, which has no effect"], code=78)
+            self.assertEqual(error.count("has no effect"), 1)
+        self.assertFalse(os.path.exists(self.path("runs")))
+        self.troupe("train", config, "--name", "run: 1")  # a name is no YAML
+        # An older version took it: the run goes on.
+        stored = self.path("runs", "run: 1", "config.yaml")
+        with open(stored) as file:
+            text = file.read()
+        self.assertIn("core_size: 64\n", text)
+        with open(stored, "w") as file:
+            file.write(text.replace("core_size: 64\n", "core_size: 32\n"))
+        resumed = self.troupe("train", "--resume", "run: 1", "--set", "stop.env_steps=8000")
+        self.assertIn("model.core_size: got 32, which has no effect", resumed.stderr + resumed.stdout)
+        self.troupe("evaluate", "run: 1", "--episodes", "1")
+        self.troupe("config", "show", "runs/run: 1")
+        # What is written now counts.
+        for command in (["train", "--resume", "run: 1"], ["evaluate", "run: 1"]):
+            self.fails(*command, "--set", "env.python.processes=2", saying=["--set env.python.processes=2: env.python.processes: got 2, which has no effect"],
+                       code=78)
+
     def test_a_whole_path_is_no_name_inside_the_runs(self):
         nobody = self.path("nobody")
         for command in (["status"], ["evaluate"], ["checkpoint", "ls"], ["policy", "ls"]):

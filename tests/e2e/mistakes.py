@@ -123,6 +123,16 @@ VALUES = [
     value("env.args.N=3.5", "is 3.5", "an integer in", "the default is"),
     value("env.args.n=3", "no argument 'n'", "expected one of", "did you mean 'N'?"),
     value("env.args=3", "got 3", "a mapping", "write {NAME: VALUE}"),
+    value("env.action_mask_key=", "got nothing", "expected a string", 'write "" for an empty text'),
+    value("algorithm.kl_target=0.02", "got 0.02", "it needs algorithm.use_kl_loss: true", "take this key out"),
+    value("model.core_size=256", "got 256", "it needs model.actor_core or model.critic_core", "take this key out"),
+    value("model.action_distribution=beta", "got beta", "continuous actions", "take this key out"),
+    value("action_bound_method=tanh", "got tanh", "continuous actions", "take this key out"),
+    value("env.python.processes=2", "got 2", "an environment in Python", "take this key out"),
+    value("multi_agent.policy_mapping={agnet_0: a, '*': b}", "matches no agent", "one that matches some of agent_0", 'the nearest is "agent_0"',
+          what="multi_agent.policy_mapping.agnet_0: "),
+    value("multi_agent.policy_mapping={'*': b, agent_0: a}", 'a glob behind "*"', "expected it before", "change their order",
+          what="multi_agent.policy_mapping.agent_0: "),
 ]
 
 YAML = [

@@ -217,14 +217,16 @@ class PythonApiTest(harness.RunningTestCase):
         self.write("runs/new/config.yaml", "{}")
         self.write("python", f"#!/bin/sh\nexec {sys.executable} -S \"$@\"\n")  # without NumPy
         os.chmod(self.path("python"), 0o755)
-        left = ["run", "--policy", "left", "--output", "x"]
+        left = ["run", "--policy", "left", "--output", "x.safetensors"]
         for code, words, arguments in ((78, "left.safetensors is there already, expected no file", [*left[:3], "--output", "left.safetensors"]),
-                                       (1, "none/x: cannot be written", [*left[:3], "--output", "none/x"]),
-                                       (2, "got no --policy of 2, expected one of left, right", ["run", "--output", "x"]),
-                                       (1, "got middle, expected one of left, right", ["run", "--policy", "middle", "--output", "x"]),
+                                       (1, "none/x.safetensors: cannot be written", [*left[:3], "--output", "none/x.safetensors"]),
+                                       (2, "x.onnx: got the format safetensors for a file of onnx", [*left[:3], "--output", "x.onnx", "--format", "safetensors"]),
+                                       (2, "x: got no ending, expected one of .safetensors", [*left[:3], "--output", "x"]),
+                                       (2, "got no --policy of 2, expected one of left, right", ["run", "--output", "x.safetensors"]),
+                                       (1, "got middle, expected one of left, right", ["run", "--policy", "middle", "--output", "x.safetensors"]),
                                        (1, 'no checkpoint "7" in', [*left, "--checkpoint", "7"]),
-                                       (1, 'no checkpoint "latest" in "runs/new": it has none yet', ["new", "--output", "x"]),
-                                       (1, 'there is no run in "old"', ["old", "--output", "x"]),
+                                       (1, 'no checkpoint "latest" in "runs/new": it has none yet', ["new", "--output", "x.safetensors"]),
+                                       (1, 'there is no run in "old"', ["old", "--output", "x.safetensors"]),
                                        (2, "--output is required", ["run"]),
                                        (2, "--at", [*left, "--at", "7"]),
                                        (2, "gguf", [*left, "--format", "gguf"]),
@@ -234,7 +236,7 @@ class PythonApiTest(harness.RunningTestCase):
             self.assertRegex(done.stderr, "^troupe: error: ")
             self.assertIn(words, done.stderr)
             self.assertEqual(done.returncode, code, done.stderr)
-        self.assertFalse(os.path.exists(self.path("x")))
+        self.assertFalse([name for name in os.listdir(self.folder) if name.startswith("x")])
 
     @harness.by_command(os.environ.get("TROUPE_ACTING_LIBRARY"))
     def test_an_installed_program_takes_its_own_packages_library(self):
@@ -254,10 +256,10 @@ class PythonApiTest(harness.RunningTestCase):
             return subprocess.run([program, "export", "run", "--policy", "left", "--output", output, "--python", sys.executable], cwd=self.folder,
                                   env=environment, capture_output=True, text=True, timeout=60, check=False)
 
-        done = export("left")
+        done = export("left.safetensors")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         os.remove(own)
-        done = export("again")
+        done = export("again.safetensors")
         self.assertRegex(done.stderr, "^troupe: error: found no libtroupe_acting.so at ")
         self.assertEqual(done.returncode, 78)
 

@@ -286,6 +286,16 @@ def counter(**args):
     return Counter(**args)
 
 
+def teams(**args):
+    """A Counter with an agent for each member of a team."""
+    env = Counter()
+    env.possible_agents = [f"{team}_{i}" for team, size in {**args["teams"], **args["more"][0]}.items() for i in range(size)]
+    env.observation_spaces = {agent: Box(-1, 1, (3,)) for agent in env.possible_agents}
+    env.action_spaces = {agent: Discrete(5) for agent in env.possible_agents}
+    env.last = {agent: -1 for agent in env.possible_agents}
+    return env
+
+
 def plain_painter():
     """A Painter whose maker takes no render_mode."""
     return Painter(asks=False)

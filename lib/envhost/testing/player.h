@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,7 +28,7 @@ inline HostOptions Options(int processes) {
 }
 
 inline absl::StatusOr<std::shared_ptr<HostPool>> MakePool(const std::string& what, const HostOptions& options,
-                                                          std::map<std::string, env::ArgValue> args = {}) {
+                                                          env::ArgMap args = {}) {
   return HostPool::Create(options, absl::StrCat("python:host_test_envs:", what), env::EnvArgs(std::move(args)));
 }
 

@@ -98,7 +98,7 @@ TEST(CatchTest, BallsAreEquallyLikelyAndEachAgentsOwn) {
 }
 
 TEST(CatchTest, RefusesBadArgumentsAndActions) {
-  const auto error = [](std::map<std::string, env::ArgValue> args) {
+  const auto error = [](env::ArgMap args) {
     return std::string(Catch::Make(env::EnvArgs(std::move(args))).status().message());
   };
   EXPECT_THAT(error({{"num_agents", int64_t{0}}}), HasSubstr("argument num_agents is 0"));

@@ -117,7 +117,7 @@ TEST(RecallTest, DistractorsAreCuesThatAreNotTheAgentsOwn) {
 }
 
 TEST(RecallTest, RefusesBadArgumentsAndActions) {
-  const auto error = [](std::map<std::string, env::ArgValue> args) {
+  const auto error = [](env::ArgMap args) {
     return std::string(Recall::Make(env::EnvArgs(std::move(args))).status().message());
   };
   EXPECT_THAT(error({{"num_agents", int64_t{0}}}), HasSubstr("argument num_agents is 0"));

@@ -70,8 +70,8 @@ absl::StatusOr<ParticleOptions> ParticleOptions::Read(env::EnvArgs& args) {
   TROUPE_ASSIGN_OR_RETURN(options.benchmark_data, args.GetBool("benchmark_data", false));
   // Of use only to mpe2's pictures.
   TROUPE_RETURN_IF_ERROR(args.GetBool("dynamic_rescaling", true).status());
-  const auto render_mode = args.values().find("render_mode");
-  if (render_mode != args.values().end() && !std::holds_alternative<std::monostate>(render_mode->second)) {
+  const env::ArgValue* const render_mode = env::FindArg(args.values(), "render_mode");
+  if (render_mode != nullptr && !std::holds_alternative<std::monostate>(*render_mode)) {
     return absl::InvalidArgumentError(
         "argument render_mode is given, expected null: `troupe evaluate --video` makes pictures");
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -21,18 +20,18 @@ namespace {
 using nlohmann::json;
 
 absl::StatusOr<env::EnvArgs> ReadArgs(const json& args) {
-  std::map<std::string, env::ArgValue> values;
+  env::ArgMap values;
   for (const auto& [name, value] : args.items()) {
     if (value.is_null()) {
-      values[name] = std::monostate();
+      values.emplace_back(name, std::monostate());
     } else if (value.is_boolean()) {
-      values[name] = value.get<bool>();
+      values.emplace_back(name, value.get<bool>());
     } else if (value.is_number_integer()) {
-      values[name] = value.get<int64_t>();
+      values.emplace_back(name, value.get<int64_t>());
     } else if (value.is_number()) {
-      values[name] = value.get<double>();
+      values.emplace_back(name, value.get<double>());
     } else if (value.is_string()) {
-      values[name] = value.get<std::string>();
+      values.emplace_back(name, value.get<std::string>());
     } else {
       return absl::InvalidArgumentError(
           absl::StrCat("trace: argument ", base::LogSafe(name), " is a list or map, expected a plain value"));

@@ -127,7 +127,7 @@ TEST_F(TurnBasedTest, CarolIsTerminatedInEvenEpisodes) {
 TEST_F(TurnBasedTest, RefusesWhatTheMaskForbidsAndBadArguments) {
   Start(env::StateKind::kPerEnv, base::EnvId(0), 0);
   EXPECT_THAT(std::string(Step(0, -1, -1).message()), HasSubstr("action 0 was forbidden by the mask in step 1"));
-  const auto error = [](std::map<std::string, env::ArgValue> args) {
+  const auto error = [](env::ArgMap args) {
     return std::string(TurnBased::Make(env::EnvArgs(std::move(args))).status().message());
   };
   EXPECT_THAT(error({{"state", std::string("both")}}),
@@ -136,9 +136,7 @@ TEST_F(TurnBasedTest, RefusesWhatTheMaskForbidsAndBadArguments) {
 }
 
 TEST(FaultyTest, ArgumentsAreChecked) {
-  const auto make = [](std::map<std::string, env::ArgValue> args) {
-    return Faulty::Make(env::EnvArgs(std::move(args)));
-  };
+  const auto make = [](env::ArgMap args) { return Faulty::Make(env::EnvArgs(std::move(args))); };
   EXPECT_THAT(std::string(make({{"fault", std::string("explode")}}).status().message()),
               HasSubstr("argument fault is 'explode', expected none, throw"));
   EXPECT_FALSE(make({{"at_step", int64_t{11}}}).ok());

@@ -12,6 +12,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/config/frozen_weights.h"
 #include "lib/config/image_networks.h"
+#include "lib/config/key_effects.h"
 #include "lib/config/torch_modules.h"
 #include "lib/learner/episode_window.h"
 #include "lib/learner/stop_conditions.h"
@@ -31,7 +32,7 @@ bool HoldsRun(const std::string& directory) { return std::filesystem::exists(dir
 std::vector<std::string> AllOverrides(const RunRequest& request) {
   std::vector<std::string> overrides = request.overrides;
   if (request.num_workers >= 0) overrides.push_back(absl::StrCat("num_workers=", request.num_workers));
-  if (!request.name.empty()) overrides.push_back(absl::StrCat("experiment.experiment_name=", request.name));
+  if (!request.name.empty()) overrides.push_back(config::TextOverride("experiment.experiment_name", request.name));
   if (!request.directory.empty()) overrides.push_back(config::TextOverride("experiment.directory", request.directory));
   if (!request.python.empty()) overrides.push_back(config::TextOverride("env.python.interpreter", request.python));
   return overrides;
@@ -225,6 +226,12 @@ absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegis
     TROUPE_RETURN_IF_ERROR(ReadRunModules(directory, config));
   }
   TROUPE_ASSIGN_OR_RETURN(setup.run, config::ResolveRun(config, registry));
+  // A run's own file says what an older version took.
+  const bool of_run = resume || (!request.resume.empty() && request.config_path.empty());
+  TROUPE_ASSIGN_OR_RETURN(
+      const std::vector<std::string> idle,
+      config::CheckEffects(setup.run, registry, of_run ? config::FileOf::kRun : config::FileOf::kUser));
+  for (const std::string& warning : idle) TROUPE_WARN("{}", warning);
   for (const std::string& warning : config::ImageWarnings(setup.run.policies)) TROUPE_WARN("{}", warning);
   if (!directory.empty()) {
     setup.name = std::filesystem::path(directory).lexically_normal().filename().string();

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,7 +11,7 @@
 
 namespace troupe::envs {
 
-using Args = std::map<std::string, env::ArgValue>;
+using Args = env::ArgMap;
 
 /// For tests: an environment by name with its arrays.
 class Play {
