@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "lib/inference/action_bounds.h"
@@ -278,6 +279,68 @@ TEST_P(ContinuousHeadTest, MixedSpacesPutEachLeafWhereItBelongs) {
     squares[2] += (row[3].f32 - 30.0) * (row[3].f32 - 30.0) / std::exp(2 * -1.0);
   }
   for (const double sum : squares) EXPECT_NEAR(sum / kDraws, 1, 0.05);
+}
+
+// The noise of an action's elements is not correlated, of one Box or of two: 5 deviations of the estimate at most.
+TEST_P(ContinuousHeadTest, ElementsAreDrawnApart) {
+  const Space actions = *Space::Tuple({*Space::Box(-1, 1, {3}), *Space::Box(-1, 1, {2})});
+  for (const auto distribution :
+       {ContinuousDistribution::kGaussian, ContinuousDistribution::kSquashedGaussian, ContinuousDistribution::kBeta}) {
+    for (const bool is_free : {true, false}) {
+      if (distribution == ContinuousDistribution::kBeta && !is_free) continue;
+      const PolicySpec spec = SpecOf(distribution, is_free, actions);
+      const policy::ParameterLayout layout = policy::ParameterLayout::For(spec);
+      const auto actor =
+          MakeActor(spec, std::vector<float>(static_cast<size_t>(layout.Find("actor.2.bias")->count), 0.0f),
+                    spec.log_std_size() > 0 ? std::vector<float>(5, 0.0f) : std::vector<float>());
+      const Acts acts = Act(actor.get());
+      for (int64_t a = 0; a < 5; ++a) {
+        for (int64_t b = 0; b < a; ++b) {
+          const std::vector<double> x = acts.Word(a), y = acts.Word(b);
+          double xy = 0, xx = 0, yy = 0;
+          for (size_t i = 0; i < x.size(); ++i) {
+            xy += x[i] * y[i];
+            xx += x[i] * x[i];
+            yy += y[i] * y[i];
+          }
+          EXPECT_LT(std::abs(xy / std::sqrt(xx * yy)), 5 / std::sqrt(static_cast<double>(x.size()))) << a << " " << b;
+        }
+      }
+    }
+  }
+}
+
+// A gamma whose first attempts are all refused is drawn from words that no other gamma of the episode has.
+TEST(BetaRetryTest, EachGammaOfAnEpisodeGoesOnFromWordsOfItsOwn) {
+  const PolicySpec spec = SpecOf(ContinuousDistribution::kBeta, true, *Space::Box(-1, 1, {2}));
+  const ContinuousHead head(spec);
+  const auto words = head.RandomWords(2);
+  std::vector<uint32_t> random;  // two normals of 1.67 and two numbers just below 1: refused, again and again
+  for (int64_t i = 0; i < 2 * words; i += 4)
+    random.insert(random.end(), {0x10000000u, 0x20000000u, 0xfffff000u, 0xfffff000u});
+  const std::vector<float> outputs(8, 0.0f);
+  const RowKey keys[] = {{base::EnvId(1), 3, {}, 0}, {base::EnvId(1), 3, {}, 1}};
+  std::vector<ActionWord> actions(4);
+  float logp[2] = {};
+  ContinuousCall call;
+  call.rows = 2;
+  call.words = 2;
+  call.outputs = outputs.data();
+  call.output_stride = 4;
+  call.random = random.data();
+  call.random_stride = words;
+  call.keys = keys;
+  call.seed = 11;
+  call.actions = actions.data();
+  call.action_stride = 2;
+  call.logp = logp;
+  head.Sample(call);
+  std::set<float> different;
+  for (const ActionWord& action : actions) {
+    EXPECT_GT(std::abs(action.f32), 1e-6f) << "both gammas are one";
+    different.insert(action.f32);
+  }
+  EXPECT_EQ(different.size(), 4u);
 }
 
 // The environment sees what is within its Box, whatever is drawn.

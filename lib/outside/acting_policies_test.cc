@@ -129,6 +129,16 @@ TEST_F(ActingPoliciesTest, AnotherMappingIsAnotherNumber) {
   EXPECT_EQ((*acting_.Now())->specs.size(), 1u);
 }
 
+TEST_F(ActingPoliciesTest, AnotherPlayersWeightsAreNotTheAgents) {
+  acting_.Begin(Table({Rule("a", "first"), Rule("b", "second")}));
+  Set(kFirst, 5, {1, 5});
+  Set(kSecond, 5, {1, 5});
+  const uint64_t number = acting_.number();
+  acting_.SetPolicies(Table({Rule("a", "second"), Rule("b", "first")}));
+  EXPECT_EQ(acting_.VersionOf(number, kB, kSecond), (WeightVersion{1, 5}));
+  EXPECT_EQ(acting_.VersionOf(number, kB, kFirst), std::nullopt) << "the other one decided";
+}
+
 TEST_F(ActingPoliciesTest, AReplacedPolicyHasNoWeightsYet) {
   const policy::PolicyTablePtr first = Table({Rule("*", "third")});
   acting_.Begin(first);

@@ -85,6 +85,7 @@ TEST_F(EpisodeBookTest, AnEpisodeGoesFromItsClientToALaneAndBack) {
   Ask(id, {Saw("a", 4)});
   EXPECT_TRUE(book_.Answered(kLane));
   ASSERT_TRUE(Finish().ok());
+  EXPECT_EQ(buffers_.reward(0, 0), 7.0f) << "logged between its calls, and with the next one";
   ASSERT_TRUE(Act({0}).ok());
   EXPECT_TRUE(book_.EndEpisode(id, End::kTerminated, {{Saw("b")}, {}}).ok());
   EXPECT_TRUE(book_.Answered(kLane));

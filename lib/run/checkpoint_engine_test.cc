@@ -29,11 +29,12 @@ class CheckpointEngineTest : public testing::Test {
               absl::OkStatus());
   }
   /// The newest.
-  void Write(int64_t env_steps) const {
+  void Write(int64_t env_steps) const { Write(env_steps, spec_); }
+  void Write(int64_t env_steps, const policy::PolicySpec& spec) const {
     fs::create_directories(Folder(env_steps));
-    learner::LearnerState state = storage::StateForTesting(spec_, env_steps);
-    state.table = *policy::PolicyTable::Make({spec_}, {true}, {{"*", {{spec_.id, 1.0}}}}, {"agent"});
-    EXPECT_EQ(storage::WriteCheckpointFiles(storage::FileSystem::Posix(), Folder(env_steps), state, {spec_},
+    learner::LearnerState state = storage::StateForTesting(spec, env_steps);
+    state.table = *policy::PolicyTable::Make({spec}, {true}, {{"*", {{spec.id, 1.0}}}}, {"agent"});
+    EXPECT_EQ(storage::WriteCheckpointFiles(storage::FileSystem::Posix(), Folder(env_steps), state, {spec},
                                             {42, "seed: 1\n", false}),
               absl::OkStatus());
     Link("latest", env_steps);
@@ -136,6 +137,19 @@ TEST_F(CheckpointEngineTest, ALabelThatIsLostKeepsNothingElseFromBeingServed) {
   fs::remove(scratch_.path() + "/checkpoints/best");
   EXPECT_TRUE(*engine_->Refresh());
   EXPECT_EQ(Served("best"), -1) << "the run has none any more";
+}
+
+TEST_F(CheckpointEngineTest, ALabelHasNoWeightsOfAnotherPolicyOfThatName) {
+  policy::PolicySpec other = spec_;
+  other.actor.activation =
+      spec_.actor.activation == policy::Activation::kRelu ? policy::Activation::kTanh : policy::Activation::kRelu;
+  Write(100, other);
+  Link("best", 100);
+  Write(200);
+  Open({{"best", "best"}});
+  EXPECT_EQ(Served(), 2);
+  EXPECT_EQ(Served("best"), -1);
+  EXPECT_EQ(engine_->engine()->ListPolicies().policies[0].versions.size(), 0u);
 }
 
 TEST_F(CheckpointEngineTest, ADamagedOneIsNotOpened) {

@@ -141,7 +141,7 @@ TEST(QueryEngineBatchTest, WhatHasQueuedIsComputedTogetherAndAnsweredAsAlone) {
   }
 }
 
-TEST(QueryEngineBatchTest, SeedsAndModesAreKeptApart) {
+TEST(QueryEngineBatchTest, SeedsAreKeptApart) {
   const PolicySpec spec = Busy();
   BusyEngine engine(spec);
   std::vector<std::unique_ptr<QueuedQuery>> asked;
@@ -152,7 +152,7 @@ TEST(QueryEngineBatchTest, SeedsAndModesAreKeptApart) {
     asked.back()->Send(*engine);
   }
   engine.Finish();
-  EXPECT_EQ(engine->batch_stats().batches, 4) << "the leader's, two seeds', the mode's";
+  EXPECT_EQ(engine->batch_stats().batches, 4) << "the leader's, two seeds', the one without";
   std::vector<std::vector<float>> values;
   for (const auto& each : asked) {
     ASSERT_TRUE(each->answer.ok()) << each->answer.status();
@@ -161,6 +161,32 @@ TEST(QueryEngineBatchTest, SeedsAndModesAreKeptApart) {
   }
   EXPECT_EQ(values[0], values[2]);
   EXPECT_NE(values[0], values[1]);
+}
+
+TEST(QueryEngineBatchTest, ModesAreKeptApartWithoutSeeds) {
+  const PolicySpec spec = Busy();
+  BusyEngine engine(spec);
+  QueuedQuery sampled(MakeRows(spec, 40), /*deterministic=*/false), mode(MakeRows(spec, 40), /*deterministic=*/true);
+  sampled.Send(*engine);
+  mode.Send(*engine);
+  engine.Finish();
+  EXPECT_EQ(engine->batch_stats().batches, 3);
+  ASSERT_TRUE(mode.answer.ok() && sampled.answer.ok());
+  EXPECT_EQ(Values((*mode.answer)[0]), Values(Alone(spec, mode.query)));
+}
+
+TEST(QueryEngineBatchTest, AVersionThatIsGoneWhenItsTurnComesIsNotAnsweredByAnother) {
+  const PolicySpec spec = Busy();
+  BusyEngine engine(spec);
+  ASSERT_EQ(engine->SetWeights(MakeWeights(spec, 1)), absl::OkStatus());
+  QueuedQuery exact(MakeRows(spec, 2));
+  exact.rows.version = "1";
+  exact.query = Ask({&exact.rows}, true);
+  exact.Send(*engine);
+  EXPECT_EQ(exact.answer.status().code(), absl::StatusCode::kUnknown) << "it waits";
+  ASSERT_EQ(engine->SetWeights(MakeWeights(spec, 2)), absl::OkStatus());
+  engine.Finish();
+  EXPECT_EQ(exact.answer.status().code(), absl::StatusCode::kNotFound) << exact.answer.status();
 }
 
 TEST(QueryEngineBatchTest, AQueryThatFailsFailsAlone) {

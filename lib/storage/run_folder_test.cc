@@ -1,6 +1,8 @@
 #include "lib/storage/run_folder.h"
 
 #include <fstream>
+#include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "lib/base/exit_code.h"
@@ -102,6 +104,29 @@ TEST_F(RunFolderTest, ASupersededLearnerCannotCommit) {
   ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, 100), false).ok());
   // The lock can be lost on network file systems; the epoch on disk decides.
   ASSERT_TRUE(ReplaceFile(FileSystem::Posix(), (*folder)->Path("learner_epoch"), "2\n").ok());
+  EXPECT_EQ((*folder)->Save(StateForTesting(spec_, 200), false).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{100}));
+}
+
+/// Another learner takes the run over while a checkpoint is written.
+class TakenOverFileSystem final : public FaultyFileSystem {
+ public:
+  TakenOverFileSystem() : FaultyFileSystem(1 << 30, false) {}
+  absl::Status WriteNewFile(const std::string& path, absl::Span<const absl::Span<const std::byte>> pieces) override {
+    if (!epoch_file.empty() && absl::StrContains(path, "checkpoints/")) {
+      EXPECT_TRUE(ReplaceFile(FileSystem::Posix(), std::exchange(epoch_file, ""), "2\n").ok());
+    }
+    return FaultyFileSystem::WriteNewFile(path, pieces);
+  }
+  std::string epoch_file;  ///< rewritten in the first write of a checkpoint's files
+};
+
+TEST_F(RunFolderTest, ALearnerThatIsSupersededWhileItWritesDoesNotCommit) {
+  TakenOverFileSystem fs;
+  auto folder = RunFolder::Open(Options(false), fs);
+  ASSERT_TRUE(folder.ok());
+  ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, 100), false).ok());
+  fs.epoch_file = (*folder)->Path("learner_epoch");
   EXPECT_EQ((*folder)->Save(StateForTesting(spec_, 200), false).code(), absl::StatusCode::kAborted);
   EXPECT_EQ(Steps(), (std::vector<int64_t>{100}));
 }

@@ -106,8 +106,8 @@ def users_of(file, names):
     return sorted({user for name in including for user in users_of(name, names)})
 
 
-def mutated(mutants, names):
-    """file -> text with all mutants in it, each behind its switch."""
+def planted(mutants):
+    """file -> text with all these mutants in C++ in it, each behind its switch."""
     texts = {}
     for mutant in mutants:
         for file, old, new in mutant.edits:
@@ -115,6 +115,12 @@ def mutated(mutants, names):
             if text.count(old) != 1:
                 raise SystemExit(f"{mutant.name}: another mutant has changed {old!r} in {file}")
             texts[file] = text.replace(old, re.sub(r"\bMUTANT\b", f'TroupeMutant("{mutant.name}")', new))
+    return texts
+
+
+def mutated(mutants, names):
+    """The same with the declaration of the switch."""
+    texts = planted(mutants)
     for file in [file for file in texts]:
         for user in users_of(file, names):
             text = texts.get(user) or (ROOT / user).read_text()
@@ -236,6 +242,8 @@ def main():
     wrong = misfits(MUTANTS)
     for sentence in wrong:
         print(sentence)
+    if not wrong:
+        planted([mutant for mutant in MUTANTS if not is_python(mutant)])  # whether they fit beside each other
     if wrong or arguments.only_check:
         print(f"{len(MUTANTS)} mutants, {len(wrong)} faults")
         return 1 if wrong else 0

@@ -123,6 +123,13 @@ TEST_F(TrainFunctionTest, ARunThatEndsWaitsForNoFirstAnswer) {
   EXPECT_THAT(trains, ElementsAre(false, false));
 }
 
+TEST_F(TrainFunctionTest, ARunThatEndsHoldsTheLastAnswers) {
+  ASSERT_EQ(Start("by_update"), absl::OkStatus());
+  EXPECT_THAT(Choose(0), ElementsAre(false, true));
+  End();
+  EXPECT_THAT(Choose(0), ElementsAre(false, true));
+}
+
 TEST_F(TrainFunctionTest, AQuestionHasALimit) {
   ASSERT_EQ(Start("by_update"), absl::OkStatus());
   learner::BatchFacts batch = Batch(0);

@@ -228,7 +228,11 @@ TEST(PreparedBatchTest, KernelsAreGivenTheReferencesNumbers) {
           // By hand, without leave: any number of times, with any moments.
           for (const double shift : {0.25, -3.0}) {
             const policy::RunningMoments others = SomeMoments(spec.observation_size(), shift);
-            ASSERT_TRUE(prepared.Prepare(spec, others, copies[i]->rows(), seed % 2 == 0 ? &team : nullptr).ok());
+            // Dead rows that count in losses count in no moments of observations.
+            const PrepareOptions options = {.use_policy_active_masks = seed % 3 != 0,
+                                            .use_value_active_masks = seed % 3 != 0};
+            ASSERT_TRUE(
+                prepared.Prepare(spec, others, copies[i]->rows(), seed % 2 == 0 ? &team : nullptr, options).ok());
             ExpectEqual(prepared, Reference(*copies[i], spec, others), spec.normalize_observations);
           }
         }

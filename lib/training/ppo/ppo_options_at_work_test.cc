@@ -2,6 +2,7 @@
 // divergence, frozen parameters.
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -80,6 +81,23 @@ TEST_F(PpoOptionsAtWorkTest, AnAdaptiveRateIsInTheStateAndGoesOnFromThere) {
   Update(whole.get(), 1);
   Update(resumed.get(), 1);
   policy::ExpectSameBits(*whole->ExportState(kSlot), *resumed->ExportState(kSlot));
+}
+
+TEST_F(PpoOptionsAtWorkTest, AnAdaptiveRateGoesByTheLastEpochAlone) {
+  PpoOptions options = SmallUpdateOptions();
+  options.learning_rate = {5e-3, 5e-3, 0};
+  options.rate = {.lr_kl_target = 1, .lr_kl_factor = 1, .lr_kl_step = 1};  // stays
+  double kl[2];
+  for (const int epochs : {1, 2}) {
+    options.num_epochs = epochs;
+    kl[epochs - 1] = Update(Make(options).get(), 0).at("Policy/KL");
+  }
+  ASSERT_GT(std::abs(kl[1] - kl[0]), 0.005 * kl[0]);
+  // Between the second epoch and the mean of both: there and back again. By steps too small to change the epochs.
+  options.rate = {.lr_kl_target = 0.25 * kl[0] + 0.75 * kl[1], .lr_kl_factor = 1, .lr_kl_step = 1.0001};
+  const auto host = Make(options);
+  Update(host.get(), 0);
+  EXPECT_NEAR(Number(*host->ExportState(kSlot), kLearningRate), 5e-3, 1e-9);
 }
 
 TEST_F(PpoOptionsAtWorkTest, CriticLrStaysWhereItIsSaid) {
