@@ -94,8 +94,9 @@ RunConfig Parse(std::string_view yaml, const std::vector<std::string>& overrides
 }
 
 constexpr char kA2cKeys[] =
-    "a2c has minibatch_size, minibatch_by, lr, critic_lr, adam_epsilon, adam_beta1, adam_beta2, gamma, gae_lambda, "
-    "use_gae, use_advnorm, use_value_norm, use_popart, use_policy_active_masks, use_value_active_masks, death_masking, "
+    "a2c has minibatch_size, minibatch_by, lr, critic_lr, adam_epsilon, adam_beta1, adam_beta2, gamma, discount_by, "
+    "gae_lambda, use_gae, use_advnorm, use_value_norm, use_popart, use_policy_active_masks, use_value_active_masks, "
+    "death_masking, "
     "value_loss_coeff, huber_delta, entropy_coeff, max_grad_norm, optimizer, weight_decay, momentum, "
     "rmsprop_alpha, rmsprop_epsilon, clip_grad_norm_by, time_limit_bootstrap, frozen_parameters";
 

@@ -27,8 +27,24 @@ class DistributionKeysTest : public ResolveFixture {
   PolicySpec SpecOf(const std::string& yaml) { return Resolve("env: {name: continuous}\n" + yaml).policies.at(0); }
 };
 
-TEST_F(DistributionKeysTest, AGaussianIsAsItWas) {
-  const PolicySpec spec = SpecOf("seed: 1");
+// RLlib's normalize_actions.
+TEST_F(DistributionKeysTest, AGaussianIsScaledToABoundedBox) {
+  EXPECT_EQ(SpecOf("seed: 1").ToString(), SpecOf("action_bound_method: clip\naction_scaling: true").ToString());
+  EXPECT_TRUE(SpecOf("seed: 1").action_scaling);
+  EXPECT_FALSE(SpecOf("action_scaling: false").action_scaling);
+  EXPECT_FALSE(SpecOf("action_bound_method: none").action_scaling) << "as sampled";
+  EXPECT_FALSE(Resolve("env: {name: unbounded}").policies[0].action_scaling);
+  EXPECT_FALSE(Resolve("env: {name: team}").policies[0].action_scaling) << "nothing to scale";
+  const ResolvedRun hybrid = Resolve("env: {name: hybrid}\nalgorithm: {use_parameter_sharing: false}");
+  EXPECT_TRUE(hybrid.policies[0].action_scaling);
+  EXPECT_FALSE(hybrid.policies[1].action_scaling);
+  EXPECT_FALSE(Resolve("preset: sb3_ppo\nenv: {name: continuous}").policies[0].action_scaling);
+  EXPECT_FALSE(Resolve("preset: sb3_a2c\nenv: {name: continuous}").policies[0].action_scaling);
+  EXPECT_TRUE(Resolve("preset: rllib_ppo\nenv: {name: continuous}").policies[0].action_scaling);
+}
+
+TEST_F(DistributionKeysTest, AGaussianBy255IsAsItWas) {
+  const PolicySpec spec = SpecOf("model: {scaling: by_255}");
   EXPECT_EQ(spec.continuous, ContinuousDistribution::kGaussian);
   EXPECT_TRUE(spec.free_log_std);
   EXPECT_EQ(spec.min_log_std, policy::kMinLogStd);
@@ -95,7 +111,7 @@ multi_agent:
   policy_mapping: {a: left, b: right}
 )");
   EXPECT_EQ(run.policies[0].continuous, ContinuousDistribution::kGaussian);
-  EXPECT_FALSE(run.policies[0].action_scaling);
+  EXPECT_TRUE(run.policies[0].action_scaling);
   EXPECT_FALSE(run.policies[0].free_log_std);
   EXPECT_EQ(run.policies[1].continuous, ContinuousDistribution::kBeta);
   EXPECT_TRUE(run.policies[1].action_scaling);
@@ -148,9 +164,16 @@ TEST_F(DistributionKeysTest, ARunOfBeforeGoesOn) {
                                       *RunConfig::FromYaml("env: {name: continuous}\n" + now, "new.yaml"));
     return resumed.ok() ? "OK" : std::string(resumed.status().message());
   };
-  // Its file has what now is auto.
-  EXPECT_EQ(resume("action_bound_method: clip\naction_scaling: false", "seed: 1"), "OK");
-  EXPECT_EQ(resume("seed: 1", "action_bound_method: clip\naction_scaling: false"), "OK");
+  // Its file has what was auto then, and may have it for auto.
+  const std::string by_255 = "model: {scaling: by_255}\n";
+  EXPECT_EQ(resume(by_255 + "action_bound_method: clip\naction_scaling: false", "seed: 1"), "OK");
+  EXPECT_EQ(resume(by_255 + "seed: 1", "action_bound_method: clip\naction_scaling: false"), "OK");
+  EXPECT_EQ(resume("seed: 1", "action_bound_method: clip"), "OK");
+  EXPECT_NE(resume("seed: 1", "action_scaling: false"), "OK");
+  EXPECT_NE(resume("action_scaling: false", "seed: 1"), "OK");
+  EXPECT_EQ(resume(by_255, "model: {scaling: by_space}")
+                .find("new.yaml:2:18: model.scaling: got by_space, but the run was started with by_255"),
+            0u);
   EXPECT_NE(resume("action_bound_method: none", "seed: 1"), "OK");
   EXPECT_NE(resume("seed: 1", "action_scaling: true"), "OK");
   EXPECT_EQ(resume("seed: 1", "model: {action_distribution: beta}")

@@ -206,7 +206,7 @@ constexpr ForeignKey kForeignKeys[] = {
     {"features_extractor_kwargs", kStableBaselines, "model.leaf_encoders",
      "{LEAF: {conv_filters: auto, hidden_sizes: [256]}}"},
     {"cnn_output_dim", kStableBaselines, "model.leaf_encoders", "hidden_sizes behind a leaf's conv_filters"},
-    {"normalize_images", kStableBaselines, "", "bytes are always divided by 255, floats stay"},
+    {"normalize_images", kStableBaselines, "", "bytes are scaled by the bounds of their Box (model.scaling), floats stay"},
     {"use_lstm", kRllib, "model.actor_core", kCoreNote},
     {"lstm_cell_size", kRllib, "model.core_size", ""},
     {"use_rnn", kXuance, "model.actor_core", kCoreNote},

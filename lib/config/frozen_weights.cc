@@ -136,12 +136,13 @@ absl::StatusOr<PolicyState> TakeFrom(const storage::CheckpointWeights& weights, 
     return TakePart(run, slot, {globs.begin(), globs.end()}, *found, theirs);
   }
   // A critic without the moments that its inputs were normalized by, with other heads, or behind another encoder, is
-  // another one.
+  // another one; and so is a network whose inputs or actions are scaled otherwise.
   const PolicySpec& theirs = found->spec;
   const bool same_moments = theirs.normalize_state == spec.normalize_state &&
                             (!spec.normalize_state || theirs.critic_state_size() == spec.critic_state_size());
   if (!policy::FirstShapeDifference(theirs, spec).empty() || !same_moments ||
-      theirs.shares_encoder() != spec.shares_encoder() ||
+      theirs.shares_encoder() != spec.shares_encoder() || theirs.bytes_by_255 != spec.bytes_by_255 ||
+      theirs.action_scaling != spec.action_scaling ||
       theirs.critic().attention.heads != spec.critic().attention.heads) {
     return Misfit(weights, *found, spec);
   }

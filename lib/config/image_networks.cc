@@ -72,7 +72,7 @@ absl::Status CheckMomentsOfImages(const RunConfig& config, const SettingsOf& of,
     return config.KeyError(
         AlgorithmKey(config, of, key),
         absl::StrCat("got true, but ", whose,
-                     ", an image of bytes that networks read divided by 255; expected false, or ", otherwise));
+                     ", an image of bytes that networks read scaled by its bounds; expected false, or ", otherwise));
   };
   if (algorithm.normalize_observations()) return error("normalize_observations", "model.encoder: mlp");
   if (spec.normalize_state && spec.ImagesOf(spec.critic()) > 0) {

@@ -105,7 +105,7 @@ TEST_F(ImageNetworksTest, ACentralizedCriticConvolvesAllAgentsImages) {
   EXPECT_EQ(state.critic().encoder, EncoderKind::kMlp);
   EXPECT_THAT(ErrorOf("env: {name: small}\nalgorithm: {name: mappo, normalize_state: true}"),
               HasSubstr("algorithm.normalize_state: got true, but policy \"default_policy\" observes Box(0, 255, [42, "
-                        "42, 1], uint8), an image of bytes that networks read divided by 255; expected false, or "
+                        "42, 1], uint8), an image of bytes that networks read scaled by its bounds; expected false, or "
                         "model.critic_encoder: mlp"));
   EXPECT_EQ(of("env: {name: small}\nalgorithm: {name: mappo, normalize_state: true}\nmodel: {critic_encoder: mlp}")
                 .critic()
@@ -169,7 +169,7 @@ TEST_F(ImageNetworksTest, SaysWhatDoesNotFit) {
   EXPECT_THAT(
       ErrorOf("env: {name: small}\nalgorithm: {name: ippo, normalize_observations: true}"),
       HasSubstr("algorithm.normalize_observations: got true, but policy \"default_policy\" observes Box(0, 255, "
-                "[42, 42, 1], uint8), an image of bytes that networks read divided by 255"));
+                "[42, 42, 1], uint8), an image of bytes that networks read scaled by its bounds"));
   EXPECT_THAT(ErrorOf("env: {name: small}\nmodel: {conv_filters: []}"),
               HasSubstr("model.conv_filters: got a list, expected a list of 1 to 8 convolutions, [channels, kernel, "
                         "stride] each, or auto"));

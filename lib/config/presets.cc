@@ -29,6 +29,7 @@ algorithm:
   entropy_coeff: 0.01
   max_grad_norm: 10.0
   time_limit_bootstrap: false
+  use_value_active_masks: true
 model:
   actor_hidden_sizes: [64, 64]
   critic_hidden_sizes: [64, 64]
@@ -37,8 +38,10 @@ model:
   actor_output_gain: 0.01
 )";
 
-// Of both of Stable-Baselines3's; its gain of hidden layers is the square root of 2 whatever the activation.
+// Of both of Stable-Baselines3's; its gain of hidden layers is the square root of 2 whatever the activation. It clips
+// actions to their Box, without a scale.
 constexpr std::string_view kSb3Model = R"(
+action_scaling: false
 model:
   actor_hidden_sizes: [64, 64]
   critic_hidden_sizes: [64, 64]
@@ -92,7 +95,8 @@ algorithm:
   clip_grad_norm_by: policy
 )";
 
-// RLlib's PPOConfig; its value loss is the squared error, bounded instead of clipped.
+// RLlib's PPOConfig; its value loss is the squared error, bounded instead of clipped. Its normalize_actions is what
+// action_scaling: auto does.
 constexpr std::string_view kRllibPpo = R"(
 algorithm:
   name: ppo

@@ -26,15 +26,6 @@ constexpr char kBoundMethod[] = "action_bound_method";
 constexpr char kScaling[] = "action_scaling";
 constexpr char kDistribution[] = "action_distribution";
 
-bool HasBounds(const space::Space& actions) {
-  const std::vector<space::ActionLeaf> leaves = space::ActionLeaves(actions);
-  return std::all_of(leaves.begin(), leaves.end(), [](const space::ActionLeaf& leaf) {
-    const auto is_finite = [](float bound) { return std::isfinite(bound); };
-    return std::all_of(leaf.low.begin(), leaf.low.end(), is_finite) &&
-           std::all_of(leaf.high.begin(), leaf.high.end(), is_finite);
-  });
-}
-
 /// Refuses what the run says of bounding and the distribution cannot have.
 absl::Status CheckBounding(const RunConfig& config, const SettingsOf& of, const std::string& name,
                            const PolicySpec& spec) {
@@ -52,7 +43,7 @@ absl::Status CheckBounding(const RunConfig& config, const SettingsOf& of, const 
     return config.KeyError(kScaling,
                            absl::StrCat("got false, ", because, "gives actions in [-1, 1]; expected true or auto"));
   }
-  if (!HasBounds(spec.action_space)) {
+  if (!spec.HasBoundedActions()) {
     return config.KeyError(ModelKey(config, of, kDistribution),
                            absl::StrCat("got ", name, ", but policy \"", of.policy.value(),
                                         "\" has actions without "
@@ -89,8 +80,10 @@ absl::Status SetDistribution(const RunConfig& config, const SettingsOf& of, cons
   spec->action_bound_method = config.proto().has_action_bound_method()
                                   ? static_cast<ActionBoundMethod>(config.proto().action_bound_method())
                                   : (squashed ? ActionBoundMethod::kTanh : ActionBoundMethod::kClip);
+  const bool by_space = model.scaling() == v1::SCALING_RULE_BY_SPACE && spec->HasContinuousActions() &&
+                        spec->HasBoundedActions() && spec->action_bound_method != ActionBoundMethod::kNone;
   // Of the run's tanh a policy without continuous actions has the scaling, too.
-  const bool scaled = bounded || spec->action_bound_method == ActionBoundMethod::kTanh;
+  const bool scaled = bounded || by_space || spec->action_bound_method == ActionBoundMethod::kTanh;
   spec->action_scaling = config.proto().has_action_scaling() ? config.proto().action_scaling() : scaled;
   if (!spec->HasContinuousActions()) return absl::OkStatus();
   if (bounded) {
@@ -106,8 +99,9 @@ absl::Status SetDistribution(const RunConfig& config, const SettingsOf& of, cons
   return CheckLogStd(config, of, *spec);
 }
 
-bool IsSameBounding(std::string_view key, std::string_view before, std::string_view now) {
-  const std::string_view was = key == kBoundMethod ? "clip" : key == kScaling ? "false" : "";
+bool IsSameBounding(std::string_view key, std::string_view before, std::string_view now, v1::ScalingRule scaling) {
+  const bool unscaled = key == kScaling && scaling == v1::SCALING_RULE_BY_255;
+  const std::string_view was = key == kBoundMethod ? "clip" : unscaled ? "false" : "";
   const auto means = [was](std::string_view word) { return word == "auto" ? was : word; };
   return !was.empty() && means(before) == means(now);
 }

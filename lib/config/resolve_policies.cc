@@ -24,6 +24,7 @@
 #include "lib/policy/policy_class.h"
 #include "lib/policy/python_callable.h"
 #include "proto/troupe/v1/config.pb.h"
+#include <google/protobuf/reflection.h>
 
 namespace troupe::config {
 namespace {
@@ -412,7 +413,18 @@ int64_t JointObservationSize(const env::EnvSpec& env) {
   return size;
 }
 
-/// Spaces, mask and one-hot from the agents that play the policy; at least one.
+/// PolicySpec::reward_discount.
+double RewardDiscount(const v1::AlgorithmConfig& algorithm) {
+  const google::protobuf::FieldDescriptor& entry = OptionsOf(algorithm.name());
+  const google::protobuf::FieldDescriptor* const by = FindOption(entry, "discount_by");
+  const google::protobuf::FieldDescriptor* const gamma = FindOption(entry, "gamma");
+  if (by == nullptr || gamma == nullptr) return 1;
+  const google::protobuf::Message& options = algorithm.GetReflection()->GetMessage(algorithm, &entry);
+  const bool by_env_step = options.GetReflection()->GetEnumValue(options, by) == v1::DISCOUNT_BY_ENV_STEP;
+  return by_env_step ? options.GetReflection()->GetDouble(options, gamma) : 1;
+}
+
+/// Spaces, mask and one-hot from the agents that play the policy; at least one. What their rewards are discounted by.
 absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env, const std::vector<size_t>& played,
                              const SettingsOf& of, PolicySpec* spec) {
   const env::AgentSpec* const first = &env.possible_agents[played.front()];
@@ -461,6 +473,7 @@ absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env, c
   spec->has_action_mask = first->has_action_mask && wants_mask;
   spec->agent_id_size = algorithm.use_agent_id() && played.size() > 1 ? env.num_agents() : 0;
   spec->SetCriticAgentId(algorithm.critic_agent_id() && spec->agent_id_size > 0);
+  spec->reward_discount = RewardDiscount(algorithm);
   return absl::OkStatus();
 }
 
@@ -509,6 +522,7 @@ absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, cons
   TROUPE_RETURN_IF_ERROR(ShareEncoder(config, of, spec));
   TROUPE_RETURN_IF_ERROR(CheckLayers(config, of, spec->actor));
   TROUPE_RETURN_IF_ERROR(CheckLayers(config, of, spec->critic()));
+  spec->bytes_by_255 = ModelOf(config, of).scaling() == v1::SCALING_RULE_BY_255 && spec->bytes_have_bounds();
   spec->normalize_observations = AlgorithmOf(config, of).normalize_observations();
   TROUPE_RETURN_IF_ERROR(SetDistribution(config, of, ModelOf(config, of), spec));
   TROUPE_RETURN_IF_ERROR(SetModules(config, of, spec));

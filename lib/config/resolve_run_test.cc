@@ -146,7 +146,7 @@ TEST_F(ResolveRunTest, OneOfTheTwoNormalizersOfValues) {
             "normalizes values, too. Set use_value_norm: false");
   const ResolvedRun run = Resolve("env: {name: team}\nalgorithm: {use_popart: true, use_value_norm: false}");
   EXPECT_TRUE(Option<bool>(run, 0, "use_popart"));
-  EXPECT_TRUE(Option<bool>(run, 0, "use_value_active_masks"));
+  EXPECT_FALSE(Option<bool>(run, 0, "use_value_active_masks"));
 }
 
 TEST_F(ResolveRunTest, GlobalStateAndWhatTheEnvironmentGives) {

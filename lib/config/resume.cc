@@ -1,13 +1,16 @@
 #include <algorithm>
+#include <memory>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/algorithms.h"
 #include "lib/config/resolve_distribution.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/schema.h"
 #include "lib/config/yaml_writer.h"
+#include <google/protobuf/reflection.h>
 #include <yaml-cpp/yaml.h>
 
 namespace troupe::config {
@@ -70,6 +73,23 @@ RunConfig WithSortedArguments(const RunConfig& old_config, const RunConfig& new_
   return new_config.With(std::move(proto));
 }
 
+/// Defaults that have changed since: where the new configuration says nothing, the run goes on as it began.
+RunConfig WithDefaultsOf(const RunConfig& old_config, const RunConfig& new_config) {
+  constexpr char kMasks[] = "use_value_active_masks";
+  const auto proto = std::make_shared<v1::RunConfig>(new_config.proto());
+  if (!new_config.IsWritten("model.scaling")) proto->mutable_model()->set_scaling(old_config.proto().model().scaling());
+  const google::protobuf::FieldDescriptor* const options = OptionsIn(old_config.proto().algorithm());
+  const bool same_keys = options != nullptr && options == OptionsIn(proto->algorithm());
+  if (same_keys && !new_config.IsWritten(absl::StrCat("algorithm.", kMasks))) {
+    const google::protobuf::Message& before =
+        old_config.proto().algorithm().GetReflection()->GetMessage(old_config.proto().algorithm(), options);
+    google::protobuf::Message* const now = MutableOptions(*options, proto->mutable_algorithm());
+    const google::protobuf::FieldDescriptor* const masks = FindOption(*options, kMasks);
+    if (masks != nullptr) now->GetReflection()->SetBool(now, masks, before.GetReflection()->GetBool(before, masks));
+  }
+  return new_config.With(proto);
+}
+
 std::string WhatMayChange() { return absl::StrCat("a resumed run may change ", absl::StrJoin(ResumableKeys(), ", ")); }
 
 }  // namespace
@@ -108,8 +128,9 @@ const std::vector<std::string>& ResumableKeys() {
   return *kKeys;
 }
 
-absl::StatusOr<RunConfig> ResumeConfig(const RunConfig& old_config, const RunConfig& as_written) {
-  const RunConfig new_config = WithSortedArguments(old_config, as_written);
+absl::StatusOr<RunConfig> ResumeConfig(const RunConfig& old_config, const RunConfig& wanted) {
+  const RunConfig new_config = WithDefaultsOf(old_config, WithSortedArguments(old_config, wanted));
+  const v1::ScalingRule scaling = old_config.proto().model().scaling();
   const int32_t num_envs = TotalEnvs(old_config);
   for (const std::string& key : AllKeys()) {
     if (IsAmong(key, ResumableKeys())) continue;
@@ -118,7 +139,9 @@ absl::StatusOr<RunConfig> ResumeConfig(const RunConfig& old_config, const RunCon
       continue;
     const std::string before = key == "num_envs" ? absl::StrCat(num_envs) : ValueText(old_config.proto(), key);
     const std::string now = ValueText(new_config.proto(), key);
-    if (before == now || IsSameBounding(key, before, now) || IsCriticOfBefore(key, before, now)) continue;
+    if (before == now || IsSameBounding(key, before, now, scaling) || IsCriticOfBefore(key, before, now)) {
+      continue;
+    }
     return MayNotChange(new_config, key, now, before, WhatMayChange());
   }
   if (TotalEnvs(new_config) == num_envs) return new_config;
@@ -144,7 +167,7 @@ absl::Status CheckEvaluationConfig(const RunConfig& old_config, const RunConfig&
     if (IsAmong(key, *kKeys)) continue;
     const std::string before = ValueText(old_config.proto(), key);
     const std::string now = ValueText(new_config.proto(), key);
-    if (before == now || IsSameBounding(key, before, now)) continue;
+    if (before == now || IsSameBounding(key, before, now, old_config.proto().model().scaling())) continue;
     return MayNotChange(new_config, key, now, before,
                         "an evaluation may change env, evaluation and multi_agent.policy_mapping, and the class of a "
                         "policy by --policy ID=CLASS");

@@ -30,6 +30,8 @@
 namespace troupe::config {
 namespace {
 
+constexpr char kScaling[] = "model.scaling";
+
 std::shared_ptr<v1::RunConfig> MakeDefaults() {
   auto config = std::make_shared<v1::RunConfig>();
   ApplyDefaults(config.get());
@@ -239,6 +241,13 @@ absl::StatusOr<RunConfig> RunConfig::FromFile(const std::string& path, const std
   return config;
 }
 
+absl::StatusOr<RunConfig> RunConfig::FromRun(const std::string& path, const std::vector<std::string>& overrides) {
+  TROUPE_ASSIGN_OR_RETURN(const RunConfig written, FromFile(path));
+  std::vector<std::string> all = overrides;
+  if (!written.IsWritten(kScaling)) all.insert(all.begin(), absl::StrCat(kScaling, "=by_255"));
+  return FromFile(path, all);
+}
+
 absl::StatusOr<RunConfig> RunConfig::FromYaml(std::string_view text, std::string_view source,
                                               const std::vector<std::string>& overrides) {
   const std::shared_ptr<v1::RunConfig> proto = MakeDefaults();
@@ -336,6 +345,8 @@ RunConfig RunConfig::WithoutSecrets() const {
   proto->mutable_experiment()->clear_wandb_kwargs();
   return With(std::move(proto));
 }
+
+bool RunConfig::IsWritten(std::string_view key) const { return places_->map.count(std::string(key)) > 0; }
 
 std::string RunConfig::Where(std::string_view key) const {
   std::string at(key);

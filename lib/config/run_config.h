@@ -39,6 +39,9 @@ class RunConfig {
   /// written, and env.python.folder says where they lie, unless the file names some as well as an override, whose names
   /// become absolute then.
   static absl::StatusOr<RunConfig> FromFile(const std::string& path, const std::vector<std::string>& overrides = {});
+  /// The config.yaml of a run or checkpoint at `path`. One of before there was model.scaling goes on by_255, as it
+  /// began.
+  static absl::StatusOr<RunConfig> FromRun(const std::string& path, const std::vector<std::string>& overrides = {});
   /// The same from text; `source` stands for the file's name in errors.
   static absl::StatusOr<RunConfig> FromYaml(std::string_view text, std::string_view source,
                                             const std::vector<std::string>& overrides = {});
@@ -52,6 +55,8 @@ class RunConfig {
   std::string experiment_directory() const;
   /// num_workers: what starts a run's processes knows before its environment is made.
   int32_t num_workers() const;
+  /// Whether the file, an override or a preset gives `key` a value.
+  bool IsWritten(std::string_view key) const;
   /// "file:line:column" of the value of `key` ("algorithm.gamma"), or of the innermost section that was written;
   /// "default" when it was not.
   std::string Where(std::string_view key) const;

@@ -121,6 +121,26 @@ algorithm:
   EXPECT_EQ(RunConfig::FromYaml(run.config.ToYaml(), "again.yaml")->ToYaml(), run.config.ToYaml());
 }
 
+// Workers discount rewards within waits, so that they get it with the policy.
+TEST_F(TrainingKeysTest, DiscountBy) {
+  const auto discount = [this](const std::string& algorithm) {
+    return Resolve("env: {name: team}\nalgorithm: {" + algorithm + "}").policies[0].reward_discount;
+  };
+  EXPECT_EQ(discount("gamma: 0.9"), 1);
+  EXPECT_EQ(discount("gamma: 0.9, discount_by: decision"), 1);
+  EXPECT_EQ(discount("gamma: 0.9, discount_by: env_step"), 0.9);
+  EXPECT_EQ(discount("name: ia2c, discount_by: env_step"), 0.99);
+  const ResolvedRun run = Resolve(
+      "env: {name: team}\nalgorithm: {name: ippo, gamma: 0.8}\nmulti_agent: {policies: {a: {algorithm: {discount_by: "
+      "env_step}}, b: {}}, policy_mapping: {agent_0: a, \"*\": b}}");
+  EXPECT_EQ(run.policies[0].reward_discount, 0.8);
+  EXPECT_EQ(Option<std::string>(run, 0, "discount_by"), "env_step");
+  EXPECT_EQ(run.policies[1].reward_discount, 1);
+  EXPECT_EQ(Option<std::string>(run, 1, "discount_by"), "decision");
+  EXPECT_THAT(ErrorOf("env: {name: team}\nalgorithm: {discount_by: env_steps}"),
+              HasSubstr("got \"env_steps\", expected one of decision, env_step"));
+}
+
 TEST_F(TrainingKeysTest, WhatDoesNotFitIsSaidAtItsKey) {
   const auto error = [this](const std::string& algorithm) {
     return ErrorOf("env: {name: team}\nalgorithm: {" + algorithm + "}");

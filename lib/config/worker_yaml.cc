@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "lib/base/check.h"
+#include "lib/base/status_macros.h"
 #include "lib/config/schema.h"
 #include "lib/config/yaml_writer.h"
 #include "lib/policy/policy_class.h"
@@ -119,6 +120,8 @@ constexpr const char* kWorkerKeys[] = {
     "algorithm.normalize_observations",
     "algorithm.normalize_state",
     "algorithm.use_actions_mask",
+    "algorithm.gamma",
+    "algorithm.discount_by",
     "model.actor_hidden_sizes",
     "model.critic_hidden_sizes",
     "model.activation",
@@ -149,6 +152,7 @@ constexpr const char* kWorkerKeys[] = {
     "model.free_log_std",
     "model.min_log_std",
     "model.max_log_std",
+    "model.scaling",
     "action_bound_method",
     "action_scaling",
     "num_workers",
@@ -169,6 +173,12 @@ const std::vector<std::string>& WorkerKeys() {
 
 std::string WelcomeYaml(const RunConfig& config, const std::vector<std::string>& episode_callbacks) {
   return episode_callbacks.empty() ? Write(config, {}) : Write(config, {"callbacks"}, &episode_callbacks);
+}
+
+absl::StatusOr<RunConfig> FromWelcome(std::string_view yaml) {
+  constexpr char kSource[] = "the learner's configuration";
+  TROUPE_ASSIGN_OR_RETURN(RunConfig config, RunConfig::FromYaml(yaml, kSource));
+  return config.IsWritten("model.scaling") ? config : RunConfig::FromYaml(yaml, kSource, {"model.scaling=by_255"});
 }
 
 std::string WorkerFileYaml(const RunConfig& config) {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "lib/config/run_config.h"
 
 namespace troupe::config {
@@ -15,6 +17,9 @@ const std::vector<std::string>& WorkerKeys();
 /// What the learner tells its workers (Welcome.config_yaml): canonical YAML of WorkerKeys, and as `callbacks` those
 /// that are called for episodes. A worker makes the same environments and policies of it, and the same spec hash.
 std::string WelcomeYaml(const RunConfig& config, const std::vector<std::string>& episode_callbacks = {});
+
+/// The configuration of which a learner tells. One of before there was model.scaling means by_255.
+absl::StatusOr<RunConfig> FromWelcome(std::string_view yaml);
 
 /// The file that permits a worker of this machine what the configuration asks for (`troupe worker --config`): the same
 /// with interpreter and module path, and all callbacks.

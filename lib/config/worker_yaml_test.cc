@@ -26,7 +26,7 @@ const std::set<std::string> kLearnerKeys = {
     "multi_agent.policy_map_cache", "multi_agent.policy_states_are_swappable", "multi_agent.load_parameters",
     "multi_agent.train_time_aggregator", "algorithm.minibatch_size", "algorithm.num_minibatches",
     "algorithm.minibatch_by", "algorithm.num_epochs", "algorithm.lr", "algorithm.critic_lr", "algorithm.adam_epsilon",
-    "algorithm.adam_beta1", "algorithm.adam_beta2", "algorithm.gamma", "algorithm.gae_lambda", "algorithm.use_gae",
+    "algorithm.adam_beta1", "algorithm.adam_beta2", "algorithm.gae_lambda", "algorithm.use_gae",
     "algorithm.use_advnorm", "algorithm.use_value_norm", "algorithm.use_popart", "algorithm.use_policy_active_masks",
     "algorithm.use_value_active_masks", "algorithm.death_masking", "algorithm.clip_param", "algorithm.use_value_clip",
     "algorithm.value_clip_param", "algorithm.value_loss_coeff", "algorithm.huber_delta", "algorithm.optimizer",

@@ -35,7 +35,8 @@ absl::Status Refuse(const AgentSpec& agent, const std::string& key, const std::s
                                                  "\" ", what));
 }
 
-/// Bytes that are no image would be divided by 255 like one: they become integers in float rows.
+/// Bytes with other bounds than an image's become integers in float rows, which networks read as they are: runs of
+/// before bytes were scaled by their bounds have this space.
 absl::StatusOr<space::Space> Alone(const space::Space& space) {
   const auto is = [](double bound) { return [bound](double value) { return value == bound; }; };
   const bool bytes = space.flat_dtype() == tensor::DType::kUint8;

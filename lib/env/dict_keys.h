@@ -18,7 +18,7 @@ struct DictKeys {
 /// global state (kPerAgent; the environment's own, where it has one, stands), the mask the action mask (where the agent
 /// has none of its own). What one agent alone has under the state's key it observes. An element of a mask other than 0
 /// allows. What remains stays a Dict, or when it is one space, that space (other uint8 Boxes than images of 0 to 255 as
-/// int32, for bytes are divided by 255). `env` itself when no agent has such a key.
+/// int32). `env` itself when no agent has such a key.
 ///
 /// INVALID_ARGUMENT: nothing remains to be observed; a state for some agents only, or of different spaces; a mask that
 /// has not one element for every category of the action space (Space::mask_size), or is for continuous actions alone.

@@ -28,6 +28,18 @@ policy::PolicySpec CnnSpec(policy::ImageShape image, std::vector<policy::ConvLay
   return spec;
 }
 
+/// An image with other bounds than 0 and 255.
+space::Space BytesWithin(const policy::ImageShape& image, bool by_element) {
+  const std::vector<int64_t> shape = {image.height, image.width, image.channels};
+  if (!by_element) return *space::Space::Box(1, 3, shape, tensor::DType::kUint8);
+  std::vector<double> low, high;
+  for (int64_t i = 0; i < image.size(); ++i) {
+    low.push_back(static_cast<double>(i % 4));
+    high.push_back(static_cast<double>(i % 4 + i % 7 * 20));
+  }
+  return *space::Space::Box(low, high, shape, tensor::DType::kUint8);
+}
+
 using ActorCnnTest = EncodedActorTest;
 INSTANTIATE_TEST_SUITE_P(Convolutions, ActorCnnTest, kBackends, BackendCaseName);
 
@@ -45,7 +57,9 @@ TEST_P(ActorCnnTest, RandomNetworksEqualTheDefinition) {
       layers.push_back({pick(1, 40), kernel, pick(1, 3)});
       left = layers.back().OutputOf(left);
     }
-    policy::PolicySpec spec = CnnSpec(image, layers, random.Below(2) == 0);
+    const bool bytes = random.Below(2) == 0;
+    policy::PolicySpec spec = CnnSpec(image, layers, bytes);
+    if (bytes && n % 3 > 0) spec.observation_space = BytesWithin(image, /*by_element=*/n % 3 == 1);
     spec.actor.activation = static_cast<policy::Activation>(pick(1, 7));
     if (random.Below(3) == 0) spec.actor.hidden_sizes = {};
     if (random.Below(2) == 0) spec.agent_id_size = kAgentsInTest;

@@ -50,8 +50,9 @@ TEST_P(ActorLeavesTest, RandomNetworksEqualTheDefinition) {
       const bool image = random.Below(2) == 0;
       if (image) {
         const std::vector<int64_t> shape = {Pick(1, 12, &random), Pick(1, 12, &random), Pick(1, 3, &random)};
-        leaves.push_back(random.Below(2) == 0 ? *space::Space::Box(0, 255, shape, tensor::DType::kUint8)
-                                              : *space::Space::Box(-2, 2, shape));
+        leaves.push_back(random.Below(2) == 0
+                             ? *space::Space::Box(n % 3, n % 2 == 0 ? 255 : 6, shape, tensor::DType::kUint8)
+                             : *space::Space::Box(-2, 2, shape));
         policy::ImageShape left = space::ImageOf(leaves.back());
         for (int64_t l = Pick(0, 2, &random); l > 0; --l) {
           encoder.conv_layers.push_back({Pick(1, 20, &random),
@@ -68,6 +69,7 @@ TEST_P(ActorLeavesTest, RandomNetworksEqualTheDefinition) {
     }
     if (encoders.empty()) encoders.push_back({.leaf = 0, .hidden_sizes = {Pick(1, 40, &random)}});
     policy::PolicySpec spec = LeavesSpecOf((*space::Space::Tuple(leaves)).ToString(), encoders);
+    spec.bytes_by_255 = n % 4 == 0 && spec.bytes_have_bounds();
     spec.actor.activation = static_cast<policy::Activation>(Pick(1, 7, &random));
     spec.actor.layer_norm = random.Below(3) == 0;
     if (random.Below(3) == 0) spec.actor.hidden_sizes = {};

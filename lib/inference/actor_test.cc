@@ -198,20 +198,31 @@ TEST_P(ActorTest, NormalizesThenAppendsTheAgentId) {
   for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 2e-5);
 }
 
-TEST_P(ActorTest, Uint8ObservationsAreDividedBy255) {
-  const PolicySpec spec = MakeSpec(*Space::Box(0, 255, {9}, tensor::DType::kUint8), *Space::Discrete(3), {16});
-  const auto actor = MakeActor(spec, GetParam());
-  std::vector<uint8_t> bytes;
-  std::vector<float> floats;
-  for (int i = 0; i < 9 * 20; ++i) {
-    bytes.push_back(static_cast<uint8_t>(i * 37));
-    floats.push_back(static_cast<float>(bytes.back()) / 255.0f);
+TEST_P(ActorTest, Uint8ObservationsAreScaledByTheirBounds) {
+  struct Case {
+    std::string space;
+    bool by_255;  // as before there were bounds
+    float low, high;
+  };
+  for (const Case& each : {Case{"Box(0, 255, [9], uint8)", false, 0, 255}, Case{"Box(0, 1, [9], uint8)", false, 0, 1},
+                           Case{"Box(4, 12, [9], uint8)", false, 4, 12}, Case{"Box(0, 1, [9], uint8)", true, 0, 255},
+                           Case{"Box([1, 1, 1, 1, 1, 1, 1, 1, 1], [9, 9, 9, 9, 9, 9, 9, 9, 9], uint8)", false, 1, 9}}) {
+    SCOPED_TRACE(each.space);
+    PolicySpec spec = MakeSpec(*space::ParseSpace(each.space), *Space::Discrete(3), {16});
+    spec.bytes_by_255 = each.by_255;
+    const auto actor = MakeActor(spec, GetParam());
+    std::vector<uint8_t> bytes;
+    std::vector<float> floats;
+    for (int i = 0; i < 9 * 20; ++i) {
+      bytes.push_back(static_cast<uint8_t>(i * 37 % 13));
+      floats.push_back((static_cast<float>(bytes.back()) - each.low) / (each.high - each.low));
+    }
+    const std::vector<RowKey> keys = Keys(20, 1);
+    std::vector<float> got(20 * 3);
+    ASSERT_TRUE(actor->Forward({20, bytes.data(), nullptr, keys.data()}, absl::MakeSpan(got)).ok());
+    const std::vector<double> want = ForwardInDouble(spec, *actor->weights(), floats, keys);
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 2e-5);
   }
-  const std::vector<RowKey> keys = Keys(20, 1);
-  std::vector<float> got(20 * 3);
-  ASSERT_TRUE(actor->Forward({20, bytes.data(), nullptr, keys.data()}, absl::MakeSpan(got)).ok());
-  const std::vector<double> want = ForwardInDouble(spec, *actor->weights(), floats, keys);
-  for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 5e-6);
 }
 
 TEST_P(ActorTest, SamplesFollowTheMaskedSoftmax) {

@@ -106,8 +106,11 @@ struct ConvCall {
   const ConvLayer* layers = nullptr;
   int64_t num_layers = 0;
   int activation = 0;           ///< policy::Activation
-  const void* input = nullptr;  ///< [rows], an image each: floats, or bytes, which are divided by 255
+  const void* input = nullptr;  ///< [rows], an image each: floats, or bytes, which are scaled (space::RowScaling)
   bool bytes = false;
+  const float* byte_offset = nullptr;  ///< with `bytes`: [pixels]; one where uniform_bytes
+  const float* byte_scale = nullptr;
+  bool uniform_bytes = false;
   int64_t rows = 0;
   float* image = nullptr;                  ///< with `bytes`: one image
   float* scratch[2] = {nullptr, nullptr};  ///< kConvChunkImages x the widest image between layers, each

@@ -12,10 +12,17 @@ constexpr float kObservationClip = 10.0f;
 ObservationInput::ObservationInput(const policy::PolicySpec& spec)
     : size_(spec.observation_size()),
       bytes_(spec.observation_space.flat_dtype() == tensor::DType::kUint8),
-      normalizes_(spec.normalize_observations) {}
+      normalizes_(spec.normalize_observations),
+      scaling_(spec.observation_scaling()) {}
 
 void ObservationInput::EnsureCapacity(int64_t rows) {
   if (!in_place()) floats_.EnsureCapacity(static_cast<size_t>(rows * size_) * sizeof(float));
+}
+
+template <typename T>
+void ObservationInput::Scale(const T* from, int64_t count, float* to) const {
+  if (scaling_.is_uniform()) return scaling_.Apply(from, count, to);
+  for (int64_t i = 0; i < count; i += size_) scaling_.Apply(from + i, size_, to + i);
 }
 
 const float* ObservationInput::Prepare(const ActInput& input, const policy::WeightSnapshot& weights) {
@@ -23,13 +30,14 @@ const float* ObservationInput::Prepare(const ActInput& input, const policy::Weig
   float* out = reinterpret_cast<float*>(floats_.data());
   const int64_t count = input.rows * size_;
   if (bytes_) {
-    const auto* bytes = static_cast<const uint8_t*>(input.obs);
-    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(bytes[i]) * (1.0f / 255.0f);
+    Scale(static_cast<const uint8_t*>(input.obs), count, out);
+  } else if (!scaling_.identity()) {
+    Scale(static_cast<const float*>(input.obs), count, out);
   }
   if (!normalizes_) return out;
   const float* mean = weights.observation_mean.data();
   const float* inverse_std = weights.observation_inverse_std.data();
-  const float* in = bytes_ ? out : static_cast<const float*>(input.obs);
+  const float* in = scaling_.identity() ? static_cast<const float*>(input.obs) : out;
   for (int64_t r = 0; r < input.rows; ++r) {
     for (int64_t i = 0; i < size_; ++i) {
       const float z = (in[r * size_ + i] - mean[i]) * inverse_std[i];

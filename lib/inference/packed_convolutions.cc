@@ -29,7 +29,9 @@ int64_t OffsetOf(const policy::ParameterLayout& layout, const std::string& stem,
 PackedConvolutions::PackedConvolutions(const policy::PolicySpec& spec, const KernelTable* kernels)
     : PackedConvolutions(
           spec.actor.conv_layers.empty() ? policy::ParameterLayout() : policy::ParameterLayout::For(spec), "actor.",
-          spec.actor.conv_layers, spec.image(), spec.actor.activation, kernels) {}
+          spec.actor.conv_layers, spec.image(), spec.actor.activation, kernels) {
+  byte_scaling_ = spec.observation_scaling();
+}
 
 PackedConvolutions::PackedConvolutions(const policy::ParameterLayout& layout, const std::string& stem,
                                        const std::vector<policy::ConvLayer>& layers, policy::ImageShape image,
@@ -112,6 +114,9 @@ const float* PackedConvolutions::Run(const void* images, bool bytes, int64_t row
   call.activation = activation_;
   call.input = images;
   call.bytes = bytes;
+  call.byte_offset = byte_scaling_.offset.data();
+  call.byte_scale = byte_scaling_.scale.data();
+  call.uniform_bytes = byte_scaling_.is_uniform();
   call.rows = rows;
   call.image = FloatsOf(image_);
   call.scratch[0] = FloatsOf(scratch_[0]);

@@ -45,6 +45,7 @@ class PackedConvolutions {
 
   const KernelTable* const kernels_;
   const int activation_;
+  space::RowScaling byte_scaling_ = {{0.0f}, {1.0f}};  ///< of images of bytes
   std::vector<ConvLayer> layers_;
   std::vector<Places> places_;
   int64_t output_stride_ = 0;

@@ -229,7 +229,10 @@ void Conv(const ConvCall& call) {
     const float* image = call.image;
     if (call.bytes) {
       const auto* const bytes = static_cast<const uint8_t*>(call.input) + r * pixels;
-      for (int64_t i = 0; i < pixels; ++i) call.image[i] = static_cast<float>(bytes[i]) * (1.0f / 255.0f);
+      for (int64_t i = 0; i < pixels; ++i) {
+        const int64_t at = call.uniform_bytes ? 0 : i;
+        call.image[i] = (static_cast<float>(bytes[i]) - call.byte_offset[at]) * call.byte_scale[at];
+      }
     } else {
       image = static_cast<const float*>(call.input) + r * pixels;
     }

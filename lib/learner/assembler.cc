@@ -113,12 +113,15 @@ void Assembler::FollowSchema() {
                  options_.common_reward != CommonReward::kNone;
   gathers_.resize(std::min(gathers_.size(), schema_.policies.size()));
   while (gathers_.size() < schema_.policies.size()) gathers_.push_back(MakeGather());
+  for (const policy::PolicySlot slot : gathers_.ids()) {
+    gathers_[slot].scaling = schema_.policies[slot].observation_scaling();
+  }
 }
 
 Assembler::Gather Assembler::MakeGather() const {
   Gather gather{.columns = ColumnGather(allocator_)};
   for (tensor::Buffer* buffer :
-       {&gather.obs, &gather.images, &gather.actions, &gather.left_out, &gather.slot, &gather.critic_row,
+       {&gather.obs, &gather.images, &gather.actions, &gather.left_out, &gather.slot, &gather.waits, &gather.critic_row,
         &gather.final_slot, &gather.final_critic_row, &gather.critic_state, &gather.critic_images, &gather.memory}) {
     *buffer = tensor::Buffer(0, allocator_);
   }
@@ -182,6 +185,7 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
     LayOut(gather, rows);
     CopyRows(gather, rows);
     CopyFinalRows(gather, rows);
+    if (schema_.policies[slot].reward_discount != 1) FillWaits(gather, rows, fragments);
     if (schema_.policies[slot].remembers()) GatherMemories(gather, rows);
     batch.agent_steps += rows.agent_mask.empty()
                              ? rows.rows
@@ -377,7 +381,7 @@ void Assembler::CopyRows(Gather& gather, PolicyTrainBatch& batch) {
       Scatter(rows.obs.As<uint8_t>().data(), batch.images.columns, place, Writable(batch.images));
       ScatterOneHots(place, padded);
     } else {
-      ScatterPadded(rows.obs, place, padded);
+      ScatterPadded(rows.obs, place, padded, gather.scaling);
     }
     if (!needs_steps_) continue;
     const sample::Index* const env_row = rows.env_row.As<sample::Index>().data();
@@ -417,13 +421,38 @@ void Assembler::CopyFinalRows(Gather& gather, PolicyTrainBatch& batch) {
       Scatter(observed.As<uint8_t>().data(), observed.row_elements, {&place, 1}, Writable(batch.final_images));
       ScatterOneHots({&place, 1}, obs);
     } else {
-      ScatterPadded(observed, {&place, 1}, obs);
+      ScatterPadded(observed, {&place, 1}, obs, gather.scaling);
     }
     if (!needs_steps_) continue;
     const int32_t env_row = source.rows->final_env_row.As<sample::Index>()[ref.final_row];
     gather.final_step[to] = global_steps_.Of(source.fragment)[env_row];
   }
   batch.final_slot = slot;
+}
+
+void Assembler::FillWaits(Gather& gather, PolicyTrainBatch& batch, absl::Span<const MultiAgentBatchPtr> fragments) {
+  const absl::Span<int32_t> waits = Reserve<int32_t>(gather.waits, batch.rows);
+  // At first the env step of each decision.
+  absl::Span<const int32_t> place = gather.place;
+  for (const Source& source : gather.sources) {
+    const absl::Span<const sample::Index> env_row = source.rows->env_row.As<sample::Index>();
+    const int32_t* const step_index = fragments[source.fragment]->step_index.As<int32_t>().data();
+    for (size_t r = 0; r < env_row.size(); ++r) {
+      if (place[r] >= 0) waits[place[r]] = step_index[env_row[r]];
+    }
+    place.remove_prefix(env_row.size());
+  }
+  std::vector<int32_t> ends(static_cast<size_t>(batch.final_rows));
+  for (const SegmentRef& ref : gather.segments) {
+    const int64_t to = gather.final_place[gather.sources[ref.source].first_segment + static_cast<size_t>(ref.segment)];
+    if (to >= 0) ends[static_cast<size_t>(to)] = ref.final_step;
+  }
+  for (const TrainSegment& segment : batch.segments) {
+    const int64_t last = segment.first_row + segment.rows - 1;
+    for (int64_t row = segment.first_row; row < last; ++row) waits[row] = waits[row + 1] - waits[row];
+    waits[last] = segment.final_row < 0 ? 1 : ends[static_cast<size_t>(segment.final_row)] - waits[last];
+  }
+  batch.waits = waits;
 }
 
 void Assembler::GatherMemories(Gather& gather, PolicyTrainBatch& batch) {

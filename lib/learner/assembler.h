@@ -16,6 +16,7 @@
 #include "lib/sample/batch_schema.h"
 #include "lib/sample/multi_agent_batch.h"
 #include "lib/sample/train_rules.h"
+#include "lib/space/row_scaling.h"
 #include "lib/tensor/buffer.h"
 
 namespace troupe::learner {
@@ -47,8 +48,9 @@ struct Assembly {
 /// joint critics see them, losses do not. A rule is asked once per trajectory and batch, with all agents that its
 /// episode has had up to the batch's end; a policy without a trajectory to train on does not train.
 ///
-/// uint8 observations become floats divided by 255, but images that a CNN reads: they stay bytes (1 byte an element,
-/// and room for an eighth more), in joint observations that a CNN reads, too.
+/// Numbers of uint8 Boxes become floats as networks read them (policy::PolicySpec::observation_scaling), but images
+/// that a CNN reads: they stay bytes (1 byte an element, and room for an eighth more), in joint observations that a CNN
+/// reads, too.
 ///
 /// Memory, by row of a policy: 4 bytes for each column of its observation and one-hot, rounded up to a cache line; by
 /// critic row the same of its state (simple_spread with joint critics: 128 and 256 bytes). Buffers have room for a
@@ -110,6 +112,7 @@ class Assembler {
   };
   /// Everything about one policy: its sources, and the buffers its spans point into.
   struct Gather {
+    space::RowScaling scaling;  ///< of the policy's observations
     std::vector<Source> sources;
     std::vector<SegmentRef> segments;
     std::vector<int64_t> cursor;       ///< by source and segment: row that comes next, -1: left out
@@ -119,7 +122,7 @@ class Assembler {
     std::vector<int32_t> final_step;   ///< by final row: global step (with needs_steps_)
     std::vector<MemoryRef> memories;   ///< by sequence
     ColumnGather columns;
-    tensor::Buffer obs, images, actions, left_out, slot, critic_row, final_slot, final_critic_row, critic_state,
+    tensor::Buffer obs, images, actions, left_out, slot, waits, critic_row, final_slot, final_critic_row, critic_state,
         critic_images,
         memory;  ///< obs, images: final rows behind the others; left_out: an agent mask where the run has none
     InPlaceObservations in_place;
@@ -147,6 +150,8 @@ class Assembler {
   void CopyFinalRows(Gather& gather, PolicyTrainBatch& batch);
   /// Of a policy whose images stay bytes: room for those of all rows.
   static void ReserveImages(const policy::PolicySpec& spec, Gather& gather, PolicyTrainBatch& batch);
+  /// Of a policy whose rewards are discounted within waits.
+  void FillWaits(Gather& gather, PolicyTrainBatch& batch, absl::Span<const sample::MultiAgentBatchPtr> fragments);
   /// Of a policy that remembers: its sequences, and what it remembered before each.
   void GatherMemories(Gather& gather, PolicyTrainBatch& batch);
   void IndexEpisodes(absl::Span<const sample::MultiAgentBatchPtr> fragments);

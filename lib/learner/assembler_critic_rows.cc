@@ -47,7 +47,7 @@ void Assembler::WriteJointRows(const JointRows& to) {
     std::memset(floats + row * stride + bits, 0, static_cast<size_t>(stride - bits) * sizeof(float));
   }
   const auto put = [&](int32_t row, int32_t slot, const RowMatrix& obs, const ByteMatrix& images, int64_t from,
-                       int64_t size) {
+                       int64_t size, const space::RowScaling& scaling) {
     float* const at = floats + int64_t{row} * stride;
     at[bits + slot] = 1.0f;
     if (bytes) {
@@ -55,10 +55,10 @@ void Assembler::WriteJointRows(const JointRows& to) {
       if (images.rows > 0) {
         CopyRow(images.row(from), size, pixels);
       } else {
-        NarrowRow(obs.row(from), size, pixels);
+        scaling.Undo(obs.row(from), size, pixels);
       }
     } else if (images.rows > 0) {
-      WidenRow(images.row(from), size, at + joint_offset_[slot]);
+      scaling.Apply(images.row(from), size, at + joint_offset_[slot]);
     } else {
       CopyRow(obs.row(from), size, at + joint_offset_[slot]);
     }
@@ -68,15 +68,16 @@ void Assembler::WriteJointRows(const JointRows& to) {
     const int64_t size = schema_.policies[rows.policy].observation_size();
     for (int64_t r = 0; r < rows.rows; ++r) {
       const int32_t step = gather.step[r];
-      put(acting_row_[step], rows.slot[r], rows.obs, rows.images, r, size);
-      if (final_row_[step] >= 0) put(final_row_[step], rows.slot[r], rows.obs, rows.images, r, size);
+      put(acting_row_[step], rows.slot[r], rows.obs, rows.images, r, size, gather.scaling);
+      if (final_row_[step] >= 0) put(final_row_[step], rows.slot[r], rows.obs, rows.images, r, size, gather.scaling);
     }
   }
   for (const PolicyTrainBatch& rows : assembly_.batch.policies) {
     const Gather& gather = gathers_[rows.policy];
     const int64_t size = schema_.policies[rows.policy].observation_size();
     for (int64_t r = 0; r < rows.final_rows; ++r) {
-      put(final_row_[gather.final_step[r]], rows.final_slot[r], rows.final_obs, rows.final_images, r, size);
+      put(final_row_[gather.final_step[r]], rows.final_slot[r], rows.final_obs, rows.final_images, r, size,
+          gather.scaling);
     }
   }
   // Where everybody was there, every column has been written.
@@ -168,7 +169,7 @@ void Assembler::GatherAgentStates(Gather& gather, PolicyTrainBatch& batch) {
   absl::Span<const int32_t> place = gather.place;
   for (const Source& source : gather.sources) {
     const auto rows = static_cast<size_t>(source.rows->rows);
-    ScatterPadded(source.rows->state, place.subspan(0, rows), states);
+    ScatterPadded(source.rows->state, place.subspan(0, rows), states, {});
     place.remove_prefix(rows);
   }
   const PaddedRows finals{Writable(batch.critic_state) + batch.rows * states.stride, states.stride, one_hot,
@@ -176,7 +177,7 @@ void Assembler::GatherAgentStates(Gather& gather, PolicyTrainBatch& batch) {
   for (const SegmentRef& ref : gather.segments) {
     const Source& source = gather.sources[ref.source];
     const auto to = static_cast<int32_t>(gather.final_place[source.first_segment + static_cast<size_t>(ref.segment)]);
-    if (to >= 0) ScatterPadded(RowOf(source.rows->final_state, ref.final_row), {&to, 1}, finals);
+    if (to >= 0) ScatterPadded(RowOf(source.rows->final_state, ref.final_row), {&to, 1}, finals, {});
   }
   batch.critic_row = critic_row;
   batch.final_critic_row = final_critic_row;

@@ -14,11 +14,31 @@ namespace {
 
 constexpr int64_t kPixels = 5 * 4 * 2;
 
+/// An image whose bounds are 0 and 255, others, or by element.
+space::Space ImageSpace(uint64_t kind) {
+  const std::vector<int64_t> shape = {5, 4, 2};
+  if (kind % 3 == 0) return *space::Space::Box(0, 255, shape, tensor::DType::kUint8);
+  if (kind % 3 == 1) return *space::Space::Box(2, 9, shape, tensor::DType::kUint8);
+  std::vector<double> low, high;
+  for (int64_t i = 0; i < kPixels; ++i) {
+    low.push_back(static_cast<double>(i % 3));
+    high.push_back(static_cast<double>(i % 5 == 0 ? i % 3 : 4 * i + 3));
+  }
+  return *space::Space::Box(low, high, shape, tensor::DType::kUint8);
+}
+
+/// A pixel as networks read it.
+float Scaled(const space::RowScaling& scaling, uint8_t byte, int64_t pixel) {
+  const size_t at = scaling.is_uniform() ? 0 : static_cast<size_t>(pixel);
+  return (static_cast<float>(byte) - scaling.offset[at]) * scaling.scale[at];
+}
+
 /// Two agents that see images and share a policy; with a joint observation where `joint`.
-sample::BatchSchema PictureSchema(bool convolutions, bool joint, int64_t agent_ids, bool critic_convolves = false) {
+sample::BatchSchema PictureSchema(bool convolutions, bool joint, int64_t agent_ids, bool critic_convolves = false,
+                                  const space::Space& image = ImageSpace(0)) {
   sample::BatchSchema schema = sample::SimpleSchema(2, kPixels);
   policy::PolicySpec& spec = schema.policies[policy::PolicySlot(0)];
-  spec.observation_space = *space::Space::Box(0, 255, {5, 4, 2}, tensor::DType::kUint8);
+  spec.observation_space = image;
   spec.agent_id_size = agent_ids;
   if (!joint) spec.SetCriticInput(policy::NetworkInput::kObservation, 0);
   if (convolutions) {
@@ -40,10 +60,12 @@ TEST(AssemblerImagesTest, TheyAreTheBytesThatTheFloatsAreMadeOf) {
     SCOPED_TRACE(seed);
     const bool joint = seed % 2 == 0;
     const int64_t agent_ids = seed % 3 == 0 ? 0 : 2;
-    const sample::BatchSchema flat = PictureSchema(false, joint, agent_ids);
+    const space::Space image = ImageSpace(seed);
+    const space::RowScaling scaling = space::ScalingByBounds(image);
+    const sample::BatchSchema flat = PictureSchema(false, joint, agent_ids, false, image);
     const auto fragments = RandomFragments(flat, seed, 1);
     Assembler floats(flat, {.max_policy_lag = 1});
-    Assembler bytes(PictureSchema(true, joint, agent_ids), {.max_policy_lag = 1});
+    Assembler bytes(PictureSchema(true, joint, agent_ids, false, image), {.max_policy_lag = 1});
     const TrainBatch& want_batch = floats.Assemble(fragments, 1).batch;
     const TrainBatch& got_batch = bytes.Assemble(fragments, 1).batch;
     ASSERT_EQ(got_batch.policies.size(), 1u);
@@ -61,7 +83,7 @@ TEST(AssemblerImagesTest, TheyAreTheBytesThatTheFloatsAreMadeOf) {
     EXPECT_EQ(got.final_obs.data, got.obs.row(got.rows));
     const auto expect_row = [&](const ByteMatrix& images, const RowMatrix& others, const RowMatrix& whole, int64_t r) {
       for (int64_t i = 0; i < kPixels; ++i) {
-        ASSERT_EQ(static_cast<float>(images.row(r)[i]) * (1.0f / 255.0f), whole.row(r)[i]) << r << ", pixel " << i;
+        ASSERT_EQ(Scaled(scaling, images.row(r)[i], i), whole.row(r)[i]) << r << ", pixel " << i;
       }
       for (int64_t i = 0; i < agent_ids; ++i) ASSERT_EQ(others.row(r)[i], whole.row(r)[kPixels + i]) << r;
       for (int64_t i = agent_ids; i < others.stride; ++i) ASSERT_EQ(others.row(r)[i], 0.0f) << r;
@@ -82,10 +104,10 @@ TEST(AssemblerImagesTest, TheyAreTheBytesThatTheFloatsAreMadeOf) {
 }
 
 /// Rows of `images` and `bits`, as the floats of a joint observation.
-std::vector<float> JointRow(const PolicyTrainBatch& rows, int64_t row) {
+std::vector<float> JointRow(const PolicyTrainBatch& rows, int64_t row, const space::RowScaling& scaling) {
   std::vector<float> joint;
   for (int64_t i = 0; i < rows.critic_images.columns; ++i) {
-    joint.push_back(static_cast<float>(rows.critic_images.row(row)[i]) * (1.0f / 255.0f));
+    joint.push_back(Scaled(scaling, rows.critic_images.row(row)[i], i % kPixels));
   }
   const float* const bits = rows.critic_state.row(row);
   joint.insert(joint.end(), bits, bits + rows.critic_state.columns);
@@ -96,10 +118,12 @@ TEST(AssemblerImagesTest, AJointObservationThatIsConvolvedIsTheBytesThatTheFloat
   int64_t absent = 0;
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE(seed);
-    const sample::BatchSchema flat = PictureSchema(false, true, 2);
+    const space::Space image = ImageSpace(seed / 2);
+    const space::RowScaling scaling = space::ScalingByBounds(image);
+    const sample::BatchSchema flat = PictureSchema(false, true, 2, false, image);
     // With an actor that reads floats, too, of which the bytes are made again.
     const bool actor_convolves = seed % 2 == 0;
-    sample::BatchSchema convolved = PictureSchema(true, true, 2, true);
+    sample::BatchSchema convolved = PictureSchema(true, true, 2, true, image);
     const auto fragments = RandomFragments(flat, seed, 1);
     Assembler floats(flat, {.max_policy_lag = 1});
     if (!actor_convolves) {
@@ -118,7 +142,7 @@ TEST(AssemblerImagesTest, AJointObservationThatIsConvolvedIsTheBytesThatTheFloat
     ASSERT_EQ(got.critic_state.columns, 2);
     for (int64_t r = 0; r < got.critic_rows; ++r) {
       const float* const row = want.critic_state.row(r);
-      ASSERT_EQ(JointRow(got, r), std::vector<float>(row, row + want.critic_state.columns)) << r;
+      ASSERT_EQ(JointRow(got, r, scaling), std::vector<float>(row, row + want.critic_state.columns)) << r;
       absent += row[2 * kPixels] == 0.0f || row[2 * kPixels + 1] == 0.0f ? 1 : 0;
       for (int64_t i = 2; i < got.critic_state.stride; ++i) ASSERT_EQ(got.critic_state.row(r)[i], 0.0f) << r;
     }
@@ -150,6 +174,7 @@ TEST(AssemblerImagesTest, CriticsOfBytesAndOfFloatsHaveTheirOwnRows) {
   const TrainBatch& got = mixed.Assemble(fragments, 1).batch;
   const TrainBatch& want = alike.Assemble(fragments, 1).batch;
   ASSERT_EQ(got.policies.size(), 2u);
+  const space::RowScaling scaling = space::ScalingByBounds(ImageSpace(0));
   for (size_t p = 0; p < 2; ++p) {
     SCOPED_TRACE(p);
     const PolicyTrainBatch& one = got.policies[p];
@@ -161,8 +186,8 @@ TEST(AssemblerImagesTest, CriticsOfBytesAndOfFloatsHaveTheirOwnRows) {
     for (int64_t r = 0; r < one.critic_rows; ++r) {
       const float* const row = one.critic_state.row(r);
       const std::vector<float> joint =
-          p == 0 ? JointRow(one, r) : std::vector<float>(row, row + one.critic_state.columns);
-      ASSERT_EQ(joint, JointRow(other, r)) << r;
+          p == 0 ? JointRow(one, r, scaling) : std::vector<float>(row, row + one.critic_state.columns);
+      ASSERT_EQ(joint, JointRow(other, r, scaling)) << r;
     }
   }
 }

@@ -7,7 +7,6 @@
 namespace troupe::learner {
 namespace {
 
-constexpr float kByteScale = 1.0f / 255.0f;
 /// Rows ahead of the one that is written: the places lie apart, and a line has to be there before it is written.
 constexpr size_t kAhead = 16;
 
@@ -35,29 +34,25 @@ void ForRows(absl::Span<const int32_t> place, int64_t width, const PaddedRows& t
 
 }  // namespace
 
-void ScatterPadded(const sample::ColumnView& from, absl::Span<const int32_t> place, const PaddedRows& to) {
+void ScatterPadded(const sample::ColumnView& from, absl::Span<const int32_t> place, const PaddedRows& to,
+                   const space::RowScaling& scaling) {
   const int64_t width = from.row_elements;
-  if (from.dtype == tensor::DType::kFloat32) {
-    const float* const rows = reinterpret_cast<const float*>(from.data);
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(from.data);
+  const auto* const floats = reinterpret_cast<const float*>(from.data);
+  if (from.dtype == tensor::DType::kUint8) {
     ForRows(place, width, to,
-            [&](size_t r, float* out) { CopyRow(rows + static_cast<int64_t>(r) * width, width, out); });
-    return;
+            [&](size_t r, float* out) { scaling.Apply(bytes + static_cast<int64_t>(r) * width, width, out); });
+  } else if (scaling.identity()) {
+    ForRows(place, width, to,
+            [&](size_t r, float* out) { CopyRow(floats + static_cast<int64_t>(r) * width, width, out); });
+  } else {
+    ForRows(place, width, to,
+            [&](size_t r, float* out) { scaling.Apply(floats + static_cast<int64_t>(r) * width, width, out); });
   }
-  const auto* const rows = reinterpret_cast<const uint8_t*>(from.data);
-  ForRows(place, width, to,
-          [&](size_t r, float* out) { WidenRow(rows + static_cast<int64_t>(r) * width, width, out); });
 }
 
 void ScatterOneHots(absl::Span<const int32_t> place, const PaddedRows& to) {
   if (to.stride > 0) ForRows(place, 0, to, [](size_t, float*) {});
-}
-
-void WidenRow(const uint8_t* from, int64_t size, float* to) {
-  for (int64_t i = 0; i < size; ++i) to[i] = static_cast<float>(from[i]) * kByteScale;
-}
-
-void NarrowRow(const float* from, int64_t size, uint8_t* to) {
-  for (int64_t i = 0; i < size; ++i) to[i] = static_cast<uint8_t>(from[i] * 255.0f + 0.5f);
 }
 
 void CopyPadded(const float* from, int64_t size, int64_t stride, float* to) {

@@ -5,6 +5,7 @@
 #include "absl/types/span.h"
 #include "lib/learner/train_batch.h"
 #include "lib/sample/multi_agent_batch.h"
+#include "lib/space/row_scaling.h"
 
 namespace troupe::learner {
 
@@ -57,17 +58,12 @@ struct PaddedRows {
   const int32_t* slot = nullptr;  ///< by row of the matrix, agent slot; with one_hot
 };
 
-/// Scatter into padded rows. Bytes become floats divided by 255.
-void ScatterPadded(const sample::ColumnView& from, absl::Span<const int32_t> place, const PaddedRows& to);
+/// Scatter into padded rows, scaled as networks read them.
+void ScatterPadded(const sample::ColumnView& from, absl::Span<const int32_t> place, const PaddedRows& to,
+                   const space::RowScaling& scaling);
 
 /// Scatter of one-hots alone, into rows of nothing else.
 void ScatterOneHots(absl::Span<const int32_t> place, const PaddedRows& to);
-
-/// Bytes as networks read them: divided by 255.
-void WidenRow(const uint8_t* from, int64_t size, float* to);
-
-/// Bytes of what WidenRow made of them.
-void NarrowRow(const float* from, int64_t size, uint8_t* to);
 
 /// `size` floats and zeros up to the stride.
 void CopyPadded(const float* from, int64_t size, int64_t stride, float* to);

@@ -142,6 +142,10 @@ struct PolicyTrainBatch {
   absl::Span<const space::ActionWord> actions;  ///< [rows, action_words]
   absl::Span<const float> action_logp;          ///< [rows]
   absl::Span<const float> rewards;              ///< [rows], after common_reward
+  /// [rows], env steps from each decision to what follows it: its agent's next row in the segment, or the segment's
+  /// final row; 1 of the last row of a segment without one. Of a policy whose rewards are discounted within waits
+  /// (policy::PolicySpec::reward_discount), else empty.
+  absl::Span<const int32_t> waits;
   absl::Span<const uint8_t> action_mask;        ///< [rows, mask_size] or empty
   absl::Span<const uint8_t> agent_mask;         ///< [rows] or empty (all active); 0: not for losses (RowUses)
   absl::Span<const int32_t> slot;               ///< [rows], agent slot (for the one-hot)

@@ -109,15 +109,15 @@ absl::Status ValidateConvLayers(const std::string& whose, const std::vector<Conv
 absl::Status CheckImageBytes(const PolicySpec& spec) {
   if (!spec.image_bytes()) return absl::OkStatus();
   if (spec.normalize_observations) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "policy \"", spec.id.value(),
-        "\": observations are images of bytes, which networks read divided by 255; expected normalize_observations: "
-        "false"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy \"", spec.id.value(),
+                     "\": observations are images of bytes, which networks read scaled by their bounds; expected "
+                     "normalize_observations: false"));
   }
   if (spec.normalize_state && spec.ByteElements(spec.critic()) > 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "policy \"", spec.id.value(),
-        "\": the critic reads all agents' images of bytes divided by 255; expected normalize_state: false"));
+        "\": the critic reads all agents' images of bytes scaled by their bounds; expected normalize_state: false"));
   }
   for (const NetworkSpec& network : spec.learner_networks) {
     if (!network.Reads(NetworkInput::kObservation) || network.inputs[0] == NetworkInput::kObservation) continue;

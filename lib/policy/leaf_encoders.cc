@@ -51,7 +51,8 @@ std::vector<ObservationPart> ObservationParts(const PolicySpec& spec, const Netw
     const LeafEncoder& encoder = network.leaf_encoders[next];
     ObservationPart part{.first = leaf.first, .size = size, .encoder = &encoder};
     if (!encoder.conv_layers.empty()) part.image = space::ImageOf(leaf.space);
-    part.divided = leaf.space.flat_dtype() == tensor::DType::kUint8 && !spec.normalize_observations;
+    part.divided =
+        spec.bytes_by_255 && leaf.space.flat_dtype() == tensor::DType::kUint8 && !spec.normalize_observations;
     part.made = MadeBy(encoder, leaf.space);
     part.stem = absl::StrCat("leaf.", i, ".");
     parts.push_back(std::move(part));

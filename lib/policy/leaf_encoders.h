@@ -19,13 +19,13 @@ struct ObservationPart {
   int64_t size = 0;
   const LeafEncoder* encoder = nullptr;  ///< in the network that was asked; nullptr: leaves that go on as they are
   ImageShape image;                      ///< what its convolutions read; zeros where it has none
-  bool divided = false;                  ///< a leaf of bytes: its encoder reads them divided by 255
+  bool divided = false;                  ///< bytes of PolicySpec::bytes_by_255: its encoder divides them by 255
   int64_t made = 0;                      ///< elements that stand for it; `size` without an encoder
   std::string stem;                      ///< what the names of its parameters begin with behind the role: "leaf.2."
 };
 
-/// The observation of `network`, whose encoder is kLeaves, in the order of its rows. Bytes are divided unless
-/// observations are normalized, whose moments scale them already.
+/// The observation of `network`, whose encoder is kLeaves, in the order of its rows. With PolicySpec::bytes_by_255
+/// bytes are divided unless observations are normalized, whose moments scale them already.
 std::vector<ObservationPart> ObservationParts(const PolicySpec& spec, const NetworkSpec& network);
 
 /// Elements that stand for the observation in the inputs of `network`: what its encoder makes of it, of an mlp itself.

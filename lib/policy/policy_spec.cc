@@ -323,10 +323,21 @@ void PolicySpec::SetActivation(Activation activation) {
   for (NetworkSpec& network : learner_networks) network.activation = activation;
 }
 
+bool PolicySpec::bytes_have_bounds() const {
+  if (!policy_class.has_weights() || !space::HasBytes(observation_space)) return false;
+  if (observation_space.kind() != space::SpaceKind::kBox) return true;
+  return space::ScalingByBounds(observation_space) != space::ScalingBy255(observation_space);
+}
+
 bool PolicySpec::HasContinuousActions() const {
   const std::vector<space::ActionLeaf> leaves = space::ActionLeaves(action_space);
   return std::any_of(leaves.begin(), leaves.end(),
                      [](const space::ActionLeaf& leaf) { return leaf.kind == space::ActionLeaf::Kind::kContinuous; });
+}
+
+bool PolicySpec::HasBoundedActions() const {
+  const std::vector<space::ActionLeaf> leaves = space::ActionLeaves(action_space);
+  return std::all_of(leaves.begin(), leaves.end(), IsBounded);
 }
 
 int64_t PolicySpec::OutputsOf(const space::ActionLeaf& leaf) const {
@@ -374,15 +385,14 @@ absl::Status PolicySpec::Validate() const {
     return error("an action mask needs a discrete action; the action space is ", action_space.ToString());
   }
   TROUPE_RETURN_IF_ERROR(ValidateDistribution());
+  if (!(reward_discount >= 0 && reward_discount <= 1)) {
+    return error("reward_discount is ", reward_discount, "; expected a number in [0, 1]");
+  }
   if (action_bound_method == ActionBoundMethod::kTanh && !action_scaling) {
     return error("action_bound_method: tanh gives [-1, 1] and needs action_scaling: true");
   }
-  if (action_scaling) {
-    for (const space::ActionLeaf& leaf : space::ActionLeaves(action_space)) {
-      if (leaf.kind == space::ActionLeaf::Kind::kContinuous && !IsBounded(leaf)) {
-        return error("action_scaling needs a bounded Box; the action space is ", action_space.ToString());
-      }
-    }
+  if (action_scaling && !HasBoundedActions()) {
+    return error("action_scaling needs a bounded Box; the action space is ", action_space.ToString());
   }
   return absl::OkStatus();
 }
@@ -519,6 +529,8 @@ std::string PolicySpec::ToString() const {
   }
   if (normalize_state) absl::StrAppend(&kinds, " normalize_state=1");
   if (critic_reads_agent_state()) absl::StrAppend(&kinds, " agent_state=1");
+  if (!bytes_by_255 && bytes_have_bounds()) absl::StrAppend(&kinds, " bytes=bounds");
+  if (reward_discount != 1) absl::StrAppend(&kinds, " reward_discount=", Exact(reward_discount));
   return absl::StrCat(
       "policy ", id.value(), " obs=", observation_space.ToString(), " act=", action_space.ToString(), " actor=[",
       absl::StrJoin(actor.hidden_sizes, ","), "] critic=[", absl::StrJoin(critic().hidden_sizes, ","),
@@ -593,11 +605,13 @@ std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
         {"the size of the agent's one-hot", absl::StrCat(spec.agent_id_size),
          "algorithm.use_agent_id, and what agents the policy plays,"},
         {"critic_agent_id", truth(spec.critic_agent_id()), "algorithm.critic_agent_id"},
+        {"the scaling of bytes", !spec.bytes_have_bounds() ? "none" : (spec.bytes_by_255 ? "by_255" : "by_space"),
+         "model.scaling"},
         {"normalize_observations", truth(spec.normalize_observations), "algorithm.normalize_observations"},
         {"normalize_state", truth(spec.normalize_state), "algorithm.normalize_state"},
         {"the use of an action mask", truth(spec.has_action_mask), "algorithm.use_actions_mask"},
         {"action_bound_method", bounds(spec.action_bound_method), "it"},
-        {"action_scaling", truth(spec.action_scaling), "it"},
+        {"action_scaling", truth(spec.action_scaling), "it, or model.scaling,"},
     };
   };
   const auto ours = parts(got);
@@ -640,6 +654,7 @@ std::string ShapeOf(const PolicySpec& spec) {
     network.initializer = Initializer::kOrthogonal;
   }
   shape.initial_log_std = 0;
+  shape.reward_discount = 1;
   return shape.ToString();
 }
 

@@ -13,6 +13,7 @@
 #include "lib/policy/module_spec.h"
 #include "lib/policy/policy_class.h"
 #include "lib/space/image.h"
+#include "lib/space/row_scaling.h"
 #include "lib/space/space.h"
 
 namespace troupe::policy {
@@ -247,9 +248,15 @@ struct PolicySpec {
   int64_t agent_id_size = 0;            ///< > 0: a one-hot of this many agent slots is appended to the actor's input
   bool normalize_observations = false;  ///< running mean and variance, kept at the learner
   bool normalize_state = false;         ///< the same of the joint observation or state that the critic reads
+  /// Bytes are scaled as before their Box's bounds counted (space::ScalingBy255; encoders of leaves divide by 255): of
+  /// policies of older runs. No effect where bytes_have_bounds() is false.
+  bool bytes_by_255 = false;
   bool has_action_mask = false;
   ActionBoundMethod action_bound_method = ActionBoundMethod::kClip;
   bool action_scaling = false;  ///< maps [-1, 1] to the Box's range
+  /// What a reward that comes k env steps after the decision that it follows is multiplied by, to the power of k; 1:
+  /// rewards of a wait are added as they come. In [0, 1].
+  double reward_discount = 1;
   /// Decisions of an agent that a network that remembers is differentiated through at a time: sequences begin at every
   /// sequence_length-th decision of an episode. 0 exactly where no network remembers.
   int64_t sequence_length = 0;
@@ -301,6 +308,8 @@ struct PolicySpec {
   void SetActivation(Activation activation);
 
   bool HasContinuousActions() const;
+  /// Whether every bound of every continuous action is finite; true without one.
+  bool HasBoundedActions() const;
   int64_t action_words() const { return action_space.action_words(); }
   int64_t mask_size() const { return has_action_mask ? action_space.mask_size() : 0; }
   /// Numbers of the actor's last layer for a leaf: its categories; of a continuous one a mean per word, with predicted
@@ -311,10 +320,18 @@ struct PolicySpec {
   int64_t actor_output_size() const;
   /// Number of log-standard-deviation parameters (continuous words); 0 where there is none that is free.
   int64_t log_std_size() const;
+  /// Whether networks read bytes that the two rules for them scale differently: all but those of a Box of 0 to 255 that
+  /// is the whole observation.
+  bool bytes_have_bounds() const;
+  /// How rows of observations reach the networks, before a normalization. Encoders of leaves may divide by 255 then
+  /// (ObservationPart::divided).
+  space::RowScaling observation_scaling() const {
+    return bytes_by_255 ? space::ScalingBy255(observation_space) : space::ScalingByBounds(observation_space);
+  }
   /// Of the observation as convolutions read it; zeros where it is no image.
   ImageShape image() const;
   /// Whether observations are images of bytes that a CNN reads: they stay bytes until the networks, which all read them
-  /// divided by 255.
+  /// scaled (observation_scaling).
   bool image_bytes() const;
   /// Images of a row that the network convolves: its agent's, or of a critic of the joint observation one of each
   /// agent; 0 of what is no CNN.
@@ -347,7 +364,7 @@ struct PolicySpec {
 void DropNetworks(PolicySpec* spec);
 
 /// Canonical text of what the networks of two policies must have in common to hold each other's weights: all of the
-/// spec but the id and what only the first weights depend on.
+/// spec but the id, what only the first weights depend on, and what rewards are discounted by.
 std::string ShapeOf(const PolicySpec& spec);
 
 /// INVALID_ARGUMENT, naming the first two policies whose shapes differ, unless those of all that

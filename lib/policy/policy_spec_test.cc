@@ -75,6 +75,8 @@ INSTANTIATE_TEST_SUITE_P(
                   s.has_action_mask = true;
                 },
                 "action mask needs a discrete action"},
+        BadSpec{"discount", [](PolicySpec& s) { s.reward_discount = 1.5; },
+                "reward_discount is 1.5; expected a number in [0, 1]"},
         BadSpec{"tanh", [](PolicySpec& s) { s.action_bound_method = ActionBoundMethod::kTanh; }, "action_scaling"},
         BadSpec{"unbounded",
                 [](PolicySpec& s) {
@@ -217,6 +219,45 @@ TEST(PolicySpecTest, TheTextOfAnActorAndACriticIsThatOfEveryVersion) {
 }
 
 // Actors of one shape take over each other's memory, and back ends share theirs.
+// A spec without bytes, or with images of 0 to 255, has the text of every version, and so have policies of older runs.
+TEST(PolicySpecTest, TextSaysWhereBytesAreScaledByTheirBounds) {
+  PolicySpec spec = SmallSpecForTesting();
+  const auto with = [&spec](const std::string& observation) -> PolicySpec& {
+    spec.observation_space = *space::ParseSpace(observation);
+    return spec;
+  };
+  for (const std::string same : {"Box(0, 1, [3])", "Box(0, 255, [3], uint8)", "Box([0, 0], [255, 255], uint8)",
+                                 "Dict{a: Box(0, 9, [2], int32)}"}) {
+    EXPECT_FALSE(with(same).bytes_have_bounds()) << same;
+    const std::string text = spec.ToString();
+    spec.bytes_by_255 = true;
+    EXPECT_EQ(spec.ToString(), text) << same;
+    spec.bytes_by_255 = false;
+  }
+  for (const std::string other : {"Box(0, 1, [3], uint8)", "Box([0, 0], [1, 255], uint8)",
+                                  "Dict{a: Box(0, 255, [2], uint8)}", "Tuple(Discrete(2), Box(0, 1, [2], uint8))"}) {
+    const PolicySpec by_bounds = with(other);
+    EXPECT_TRUE(spec.bytes_have_bounds()) << other;
+    spec.bytes_by_255 = true;
+    EXPECT_EQ(by_bounds.ToString(), spec.ToString() + " bytes=bounds") << other;
+    EXPECT_NE(ShapeOf(by_bounds), ShapeOf(spec)) << other;
+    EXPECT_EQ(FirstDifference(spec, by_bounds),
+              "the scaling of bytes is by_255, expected by_space; set model.scaling alike");
+    spec.bytes_by_255 = false;
+  }
+  spec.policy_class = *ParsePolicyClass("random");
+  EXPECT_FALSE(spec.bytes_have_bounds()) << "it has no networks";
+}
+
+TEST(PolicySpecTest, RewardsThatAreDiscountedWithinWaitsAreInTheTextAlone) {
+  const PolicySpec spec = SmallSpecForTesting();
+  PolicySpec by_env_step = spec;
+  by_env_step.reward_discount = 0.9;
+  EXPECT_EQ(by_env_step.ToString(), spec.ToString() + " reward_discount=0.90000000000000002");
+  EXPECT_EQ(ShapeOf(by_env_step), ShapeOf(spec)) << "weights fit either";
+  EXPECT_EQ(FirstDifference(by_env_step, spec), "");
+}
+
 TEST(PolicySpecTest, KindsOfNetworksAreToldApart) {
   const PolicySpec spec = SmallSpecForTesting();
   PolicySpec actor = spec;

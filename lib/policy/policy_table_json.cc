@@ -26,6 +26,8 @@ using Json = nlohmann::json;
 
 constexpr int64_t kOldestTableFormat = 1;
 constexpr int64_t kTableFormat = 2;
+/// "observation_scaling" by PolicySpec::bytes_by_255, which is true where it is absent.
+constexpr std::array<std::pair<bool, const char*>, 1> kScalings = {{{false, "bounds"}}};
 
 /// Of format 1.
 constexpr std::array<std::pair<NetworkInput, const char*>, 3> kCriticInputs = {{
@@ -142,6 +144,8 @@ Json EntryToJson(PolicySlot slot, const PolicyEntry& entry, TableReader reader) 
   if (spec.min_log_std != kMinLogStd) json["min_log_std"] = spec.min_log_std;
   if (spec.max_log_std != kMaxLogStd) json["max_log_std"] = spec.max_log_std;
   if (spec.normalize_state) json["normalize_state"] = true;
+  if (!spec.bytes_by_255 && spec.bytes_have_bounds()) json["observation_scaling"] = kScalings[0].second;
+  if (spec.reward_discount != 1) json["reward_discount"] = spec.reward_discount;
   return json;
 }
 
@@ -395,15 +399,18 @@ absl::StatusOr<PolicyEntry> EntryFromJson(const Json& json, int64_t format, int6
   spec.action_bound_method = reader.Word("action_bound_method", kBoundMethods);
   spec.action_scaling = reader.Truth("action_scaling");
   if (reader.Has("normalize_state")) spec.normalize_state = reader.Truth("normalize_state");
+  if (reader.Has("reward_discount")) spec.reward_discount = reader.Number("reward_discount");
   if (reader.Has("continuous")) spec.continuous = reader.Word("continuous", kContinuousDistributionNames);
   if (reader.Has("free_log_std")) spec.free_log_std = reader.Truth("free_log_std");
   if (reader.Has("min_log_std")) spec.min_log_std = reader.Number("min_log_std");
   if (reader.Has("max_log_std")) spec.max_log_std = reader.Number("max_log_std");
+  spec.bytes_by_255 = !reader.Has("observation_scaling") || reader.Word("observation_scaling", kScalings);
   TROUPE_RETURN_IF_ERROR(reader.status());
   TROUPE_ASSIGN_OR_RETURN(spec.policy_class, ParsePolicyClass(policy_class));
   TROUPE_ASSIGN_OR_RETURN(spec.observation_space, space::ParseSpace(observation_space));
   TROUPE_ASSIGN_OR_RETURN(spec.action_space, space::ParseSpace(action_space));
   TROUPE_RETURN_IF_ERROR(format == 1 ? ModelFromJson(json, &spec) : NetworksFromJson(json, &spec));
+  spec.bytes_by_255 = spec.bytes_by_255 && spec.bytes_have_bounds();
   TROUPE_RETURN_IF_ERROR(spec.Validate());
   if (entry.trains && !spec.policy_class.trainable()) {
     return reader.Error("trains", absl::StrCat("is true, but class ", base::LogSafe(policy_class), " never trains"));

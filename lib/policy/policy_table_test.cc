@@ -202,6 +202,7 @@ TEST(PolicyTableJsonTest, ComesBackAsItWas) {
   rich.normalize_observations = true;
   rich.action_bound_method = ActionBoundMethod::kTanh;
   rich.action_scaling = true;
+  rich.reward_discount = 0.97;
   PolicyTablePtr table = *ThreePolicies()->Add(rich, true);
   table = *table->Replace(Spec("b"));
   table = *table->Remove(PolicyId("c"));
@@ -233,6 +234,29 @@ PolicyTablePtr ReadTable(const std::string& text) {
   absl::StatusOr<PolicyTablePtr> table = PolicyTableFromJson(text);
   EXPECT_TRUE(table.ok()) << table.status() << text;
   return table.ok() ? *table : nullptr;
+}
+
+// A table says where bytes are scaled by their bounds; those of before there was that say nothing, and were divided.
+TEST(PolicyTableJsonTest, ATableOfBeforeHasItsBytesDividedBy255) {
+  PolicySpec spec = Spec("flags");
+  spec.observation_space = *space::Space::Box(0, 1, {4}, tensor::DType::kUint8);
+  const std::string text = ToJson(**PolicyTable::Make({spec}, {true}, AllTo({"flags"}), {"a"}));
+  EXPECT_EQ(ReadTable(text)->Find(PolicySlot(0))->spec.ToString(), spec.ToString());
+  std::string before = text;
+  const std::string said = R"("observation_scaling":"bounds",)";
+  ASSERT_NE(before.find(said), std::string::npos) << text;
+  before.erase(before.find(said), said.size());
+  const PolicySpec old = ReadTable(before)->Find(PolicySlot(0))->spec;
+  EXPECT_TRUE(old.bytes_by_255);
+  EXPECT_EQ(old.observation_scaling(), (space::RowScaling{{0}, {1.0f / 255.0f}}));
+  EXPECT_EQ(ToJson(*ReadTable(before)), before) << "it stays what it was";
+  before.insert(text.find(said), R"("observation_scaling":"moments",)");
+  EXPECT_NE(PolicyTableFromJson(before).status().message().find("observation_scaling is \"moments\", which is unknown"),
+            absl::string_view::npos);
+  spec.observation_space = *space::Space::Box(0, 255, {4}, tensor::DType::kUint8);
+  EXPECT_EQ(ToJson(**PolicyTable::Make({spec}, {true}, AllTo({"flags"}), {"a"})).find("observation_scaling"),
+            std::string::npos)
+      << "the text of every version";
 }
 
 // Checkpoints of before have it.

@@ -431,6 +431,7 @@ void FragmentBuilder::Decide(absl::Span<Lane* const> lanes) {
                                                                            static_cast<uint32_t>(lane->step)};
       if (columns.remembers()) OpenDecisionOf(*lane, place, begins_segment, columns);
       ++agent.decisions;
+      agent.decided_at = lane->step;
       agent.phase = AgentPhase::kPending;
     }
   }

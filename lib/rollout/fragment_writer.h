@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -76,7 +77,12 @@ class FragmentBuilder::Writer final : public env::StepWriter {
     // Before its first observation it has no row that takes the reward; the return is its policy's all the same.
     if (agent.policy == policy::kNoPolicy && !Map(slot, agent)) return;
     agent.episode_return += reward;
-    if (agent.row >= 0) builder_.Columns(agent).rewards.As<float>()[agent.row] += reward;
+    if (agent.row < 0) return;
+    if (const int32_t waited = lane_->step - agent.decided_at; waited > 0) {
+      const double discount = builder_.schema_.policies[agent.policy].reward_discount;
+      if (discount != 1) reward = static_cast<float>(reward * std::pow(discount, waited));
+    }
+    builder_.Columns(agent).rewards.As<float>()[agent.row] += reward;
   }
 
   void TerminateAgent(env::AgentSlot slot) override { End(slot, AgentEnd::kTerminated); }

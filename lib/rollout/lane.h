@@ -39,7 +39,8 @@ struct AgentState {
   int64_t next_row = -1;  ///< the row of its observation in the current call
   int64_t last_row = -1;  ///< its last complete row in the segment
   int32_t segment = -1;
-  int32_t decisions = 0;  ///< that it has made in its episode
+  int32_t decisions = 0;   ///< that it has made in its episode
+  int32_t decided_at = 0;  ///< env steps that its episode had when it made the last of them
   double episode_return = 0;
 };
 

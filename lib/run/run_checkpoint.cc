@@ -37,9 +37,9 @@ absl::StatusOr<RunCheckpoint> FindRunCheckpoint(const std::string& folder, const
                                                 const env::EnvRegistry& registry,
                                                 const std::vector<std::string>& overrides) {
   RunCheckpoint found;
-  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig trained, config::RunConfig::FromFile(folder + "/config.yaml"));
+  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig trained, config::RunConfig::FromRun(folder + "/config.yaml"));
   TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config,
-                          config::RunConfig::FromFile(folder + "/config.yaml", overrides));
+                          config::RunConfig::FromRun(folder + "/config.yaml", overrides));
   TROUPE_RETURN_IF_ERROR(config::CheckEvaluationConfig(trained, config));
   storage::FileSystem& fs = storage::FileSystem::Posix();
   TROUPE_ASSIGN_OR_RETURN(found.checkpoint, storage::FindCheckpoint(fs, folder, which));

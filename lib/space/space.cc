@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <mutex>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -111,12 +112,14 @@ struct Space::Node {
   /// thirty characters may mean 16 million elements, and who only wants their number must not pay for them.
   class BoxBounds {
    public:
-    BoxBounds(double low, double high, size_t elements) : elements_(elements), low_{low}, high_{high} {}
+    BoxBounds(double low, double high, size_t elements)
+        : elements_(elements), shared_({low, high}), low_{low}, high_{high} {}
     BoxBounds(std::vector<double> low, std::vector<double> high)
         : elements_(low.size()), low_(std::move(low)), high_(std::move(high)) {}
 
     const std::vector<double>& low() const { return Each().low_; }
     const std::vector<double>& high() const { return Each().high_; }
+    const std::optional<std::pair<double, double>>& shared() const { return shared_; }
 
    private:
     const BoxBounds& Each() const {
@@ -129,6 +132,7 @@ struct Space::Node {
     }
 
     const size_t elements_;
+    const std::optional<std::pair<double, double>> shared_;
     mutable std::once_flag once_;
     mutable std::vector<double> low_, high_;  ///< one for all before the first question, one each after it
   };
@@ -332,6 +336,11 @@ absl::Span<const int64_t> Space::nvec() const {
   TROUPE_CHECK(kind() == SpaceKind::kMultiDiscrete);
   return node_->nvec;
 }
+std::optional<std::pair<double, double>> Space::shared_bounds() const {
+  TROUPE_CHECK(kind() == SpaceKind::kBox);
+  return node_->bounds->shared();
+}
+
 absl::Span<const Space> Space::children() const {
   if (node_ == nullptr) return {};
   return node_->children;

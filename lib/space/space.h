@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -67,6 +68,8 @@ class Space {
   absl::Span<const int64_t> shape() const;
   absl::Span<const double> low() const;  ///< one per element, row-major
   absl::Span<const double> high() const;
+  /// The bounds of every element, where they were given once for all; then nothing is written out for each.
+  std::optional<std::pair<double, double>> shared_bounds() const;
   tensor::DType dtype() const;
   bool bounded() const;  ///< every bound is finite
   // Of a Discrete: n and start. Of MultiDiscrete: nvec. Of MultiBinary: n.

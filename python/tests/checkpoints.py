@@ -7,6 +7,7 @@ import subprocess
 
 IMAGES = "Box(0, 255, [12, 11, 3], uint8)"
 PARTS = 'Dict{"camera": Box(0, 255, [10, 10, 1], uint8), "goal": Discrete(4), "joints": Tuple(Box(-inf, inf, [3]), MultiBinary(2))}'
+BOARDS = 'Dict{"board": Box(0, 2, [10, 10, 4], uint8), "flags": Box(0, 1, [3], uint8), "hand": Box([0, 1], [1, 200], [2], uint8)}'
 MIXED = 'Dict{"arm": Box(-1, 2, [2]), "gear": MultiDiscrete([3, 2]), "lamps": MultiBinary(2), "torso": Box(-3, 3, [3])}'
 ACTIVATIONS = ("tanh", "relu", "elu", "gelu", "sigmoid", "silu", "identity")
 CONVOLUTIONS = [{"channels": 4, "kernel": 3, "stride": 2}, {"channels": 5, "kernel": 2, "stride": 1}]
@@ -45,6 +46,12 @@ def every_kind():
         entry("cnn_grey", "Box(0, 1, [9, 8])", actor={"encoder": "cnn", "conv_layers": CONVOLUTIONS[:1], "hidden_sizes": []}, agent_id_size=3),
         entry("bytes", IMAGES, actor={"hidden_sizes": [5]}),
         entry("bytes_normed", "Box(0, 255, [6], uint8)", normalize_observations=True),
+        entry("flags", "Box(0, 1, [6], uint8)", observation_scaling="bounds"),
+        entry("flags_by_255", "Box(0, 1, [6], uint8)"),
+        entry("mixed_bytes", "Box([0, 3, 9], [1, 200, 9], [3], uint8)", observation_scaling="bounds", normalize_observations=True),
+        entry("board", "Box(0, 3, [12, 11, 2], uint8)", actor={"encoder": "cnn", "conv_layers": CONVOLUTIONS}, observation_scaling="bounds"),
+        entry("boards", BOARDS, actor=LEAVES, observation_scaling="bounds"),
+        entry("boards_by_255", BOARDS, actor=LEAVES),
         entry("leaves", PARTS, actor={**LEAVES, "layer_norm": True, "activation": "silu"}, agent_id_size=3),
         entry("leaves_normed", PARTS, actor=LEAVES, normalize_observations=True),
         entry("gaussian", action=MIXED, max_log_std=0.25, min_log_std=-0.25),

@@ -192,6 +192,28 @@ def read_head(spec: Dict[str, Any]) -> Head:
     return Head(distribution, categories, tuple(first), tuple(second), spec.get("min_log_std", _MIN_LOG_STD), spec.get("max_log_std", _MAX_LOG_STD))
 
 
+def row_scaling(spec: Dict[str, Any]) -> Optional[Tuple[Array, Array]]:
+    """How the elements of a flattened observation row reach the networks of an entry of a policy_table: (offset, scale),
+    float32 [obs_size] each, of (row - offset) * scale. None: rows stay as they are.
+
+    A number of a uint8 Box is scaled to [0, 1] by its own bounds, wherever the Box stands (lib/space/row_scaling.h).
+    Policies of before that rule, which have no "observation_scaling", divide the bytes of an observation that is one
+    Box by 255."""
+    space = spaces.parse(spec["observation_space"])
+    bounded = "observation_scaling" in spec
+    if not bounded and space.flat_dtype is not np.uint8:
+        return None
+    offsets, scales = [], []
+    for leaf in observation_leaves(space):
+        low, high = np.zeros(leaf.flat_size, np.float32), np.ones(leaf.flat_size, np.float32)
+        if leaf.kind == "Box" and leaf.dtype == "uint8":
+            bounds = (leaf.low, leaf.high) if bounded else (0, 255)
+            low, high = (np.broadcast_to(np.asarray(bound, np.float32).reshape(-1), leaf.flat_size) for bound in bounds)
+        offsets.append(low)
+        scales.append(np.float32(1) / np.where(high == low, np.float32(1), high - low))
+    return np.concatenate(offsets), np.concatenate(scales)
+
+
 def observation_leaves(space: spaces.Space) -> Iterator[spaces.Space]:
     """What is neither Dict nor Tuple, in the order of rows."""
     if space.kind not in ("Dict", "Tuple"):
@@ -226,9 +248,9 @@ def _rows(space: spaces.Space, rows: int, random: np.random.Generator) -> Array:
     if space.kind != "Box":
         sizes = (space.n,) if space.kind == "Discrete" else space.nvec
         return np.concatenate([_one_hot(random.integers(0, size, rows), size) for size in sizes], 1)
-    if space.dtype == "uint8":
-        return random.integers(0, 256, (rows, space.flat_size)).astype(float)
     low, high = (np.broadcast_to(np.asarray(bound, float).reshape(-1), space.flat_size) for bound in (space.low, space.high))
     bounded = np.isfinite(low) & np.isfinite(high) & (high - low < 1e6)
+    if space.dtype == "uint8":
+        return random.integers(low.astype(int), high.astype(int) + 1, (rows, space.flat_size)).astype(float)
     normal = np.clip(3 * random.normal(size=(rows, space.flat_size)), low, high)
     return np.where(bounded, random.uniform(np.where(bounded, low, 0), np.where(bounded, high, 1), normal.shape), normal)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troupe.networks import MAX_BETA_OUTPUT, Head, Network, observation_leaves
+from troupe.networks import MAX_BETA_OUTPUT, Head, Network, observation_leaves, row_scaling
 from troupe.program import REFUSED, TroupeError
 
 _ACTIVATIONS: Dict[str, Callable[[Tensor], Tensor]] = {
@@ -131,7 +131,7 @@ class _Actor(_Layers):
                     width = layers.add_convolutions(encoder["conv_layers"], space.shape)
                 for i, size in enumerate(encoder["hidden_sizes"]):
                     width = layers.add_layer(i, width, size)
-                divided = space.flat_dtype is np.uint8 and network.mean is None
+                divided = space.flat_dtype is np.uint8 and network.mean is None and "observation_scaling" not in network.spec
                 parts.append((begin, end, str(number), len(encoder["hidden_sizes"]), divided))
             begin, made = end, made + width
         return made, parts
@@ -184,7 +184,11 @@ class PolicyModule(nn.Module):
         self.input_names, self.output_names = network.input_names, network.output_names
         self._head: Head = network.head
         self._agent_id_size = network.agent_id_size
-        self._bytes = network.observation_dtype is np.uint8
+        scaling = row_scaling(network.spec)
+        self._scaled = scaling is not None
+        if scaling is not None:  # no tensors of a checkpoint's
+            self.register_buffer("_offset", torch.tensor(scaling[0]), persistent=False)
+            self.register_buffer("_scale", torch.tensor(scaling[1]), persistent=False)
         self.observation = _Moments(network) if network.mean is not None else None
         if not network.is_module and network.actor["activation"] not in _ACTIVATIONS:
             raise TroupeError(f"policy {network.policy}: got the activation {network.actor['activation']}, expected one of {', '.join(_ACTIVATIONS)}")
@@ -207,8 +211,8 @@ class PolicyModule(nn.Module):
         decisions before, zeros at first, of one that remembers. action_masks: [rows, mask_size], of a user's module
         that reads them."""
         x = observations.to(torch.float32).flatten(1)
-        if self._bytes:
-            x = x * _BYTE
+        if self._scaled:
+            x = (x - self._offset) * self._scale
         if self.observation is not None:
             x = self.observation(x)
         agent_id = None

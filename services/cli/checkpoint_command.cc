@@ -119,7 +119,7 @@ absl::StatusOr<int> Save(const CheckpointFlags& flags) {
 /// environment.
 absl::StatusOr<policy::PolicyTablePtr> TableOf(const std::string& path, const storage::CheckpointManifest& manifest,
                                                const env::EnvRegistry& registry) {
-  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, config::RunConfig::FromFile(path + "/config.yaml"));
+  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, config::RunConfig::FromRun(path + "/config.yaml"));
   run::SayForeignCode(config::ForeignCodeOf(config));
   TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun run, config::ResolveRun(config, registry));
   if (run.schema.Hash() != manifest.spec_hash) {

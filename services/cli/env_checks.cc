@@ -9,6 +9,7 @@
 #include "lib/base/exit_code.h"
 #include "lib/base/status_macros.h"
 #include "lib/envs/register_all.h"
+#include "lib/policy/scaling_text.h"
 #include "services/cli/output.h"
 #include <CLI/CLI.hpp>
 
@@ -92,6 +93,18 @@ absl::StatusOr<env::ConformanceReport> CheckEnv(const config::EnvSettings& setti
   env::ConformanceReport report = check(wrapped ? bare : settings);
   if (wrapped && report.ok()) report = check(settings);
   return report;
+}
+
+std::string ScalingLine(const env::EnvSpec& spec) {
+  std::vector<policy::PolicySpec> policies;
+  for (const env::AgentSpec& agent : spec.possible_agents) {
+    policy::PolicySpec& policy = policies.emplace_back();
+    policy.id = policy::PolicyId(agent.id.value());
+    policy.observation_space = agent.observation_space;
+    policy.action_space = agent.action_space;
+    policy.action_scaling = policy.HasContinuousActions() && policy.HasBoundedActions();
+  }
+  return absl::StrCat("scaling: ", policy::ScalingText(policies), "\n");
 }
 
 std::string AdviceText(const env::ConformanceReport& report) {

@@ -46,6 +46,9 @@ absl::StatusOr<env::ConformanceReport> CheckEnv(const config::EnvSettings& setti
                                                 const std::shared_ptr<envhost::HostPool>& pool,
                                                 const env::ConformanceOptions& options);
 
+/// How policies with default settings read the agents' observations and what becomes of their actions, a line.
+std::string ScalingLine(const env::EnvSpec& spec);
+
 /// What the rules that are broken say to do, a line each.
 std::string AdviceText(const env::ConformanceReport& report);
 

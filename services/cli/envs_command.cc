@@ -99,6 +99,9 @@ absl::StatusOr<int> Check(const EnvFlags& flags) {
   } else {
     std::fputs(report.ToString().c_str(), stdout);
     std::fputs(AdviceText(report).c_str(), stdout);
+    if (!report.ok()) return 1;
+    TROUPE_ASSIGN_OR_RETURN(const auto made, config::MakeEnv(settings, registry, nullptr, pool));
+    std::fputs(ScalingLine(made->spec()).c_str(), stdout);
   }
   return report.ok() ? 0 : 1;
 }

@@ -232,6 +232,7 @@ absl::StatusOr<int> Init(InitFlags flags) {
   const fs::path folder = fs::absolute(path, error).parent_path();
   TROUPE_ASSIGN_OR_RETURN(facts.env_yaml, EnvYaml(flags, config, folder));
   std::fputs(FactsText(facts).c_str(), stdout);
+  std::fputs(ScalingLine(facts.spec).c_str(), stdout);
   TROUPE_RETURN_IF_ERROR(WriteConfig(path, StarterYaml(facts, path), flags.force, registry));
   std::printf("wrote %s\n  train     %s train %s\n", path.c_str(), ShellQuoted(OwnSpelling()).c_str(),
               ShellQuoted(path).c_str());

@@ -133,11 +133,13 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
     plan.folder = *std::move(folder);
     if (file.empty()) file = plan.folder + "/config.yaml";
   }
-  TROUPE_ASSIGN_OR_RETURN(config::RunConfig config, config::RunConfig::FromFile(file, AllOverrides(flags)));
+  const bool is_own = flags.config.empty();
+  TROUPE_ASSIGN_OR_RETURN(config::RunConfig config, is_own ? config::RunConfig::FromRun(file, AllOverrides(flags))
+                                                           : config::RunConfig::FromFile(file, AllOverrides(flags)));
   TROUPE_ASSIGN_OR_RETURN(config, config::PinModules(config));
   if (!plan.folder.empty() && flags.start_over.empty()) {
     TROUPE_ASSIGN_OR_RETURN(const config::RunConfig old_config,
-                            config::RunConfig::FromFile(plan.folder + "/config.yaml"));
+                            config::RunConfig::FromRun(plan.folder + "/config.yaml"));
     TROUPE_ASSIGN_OR_RETURN(config, config::ResumeConfig(old_config, config));
   }
   plan.num_workers = config.num_workers();

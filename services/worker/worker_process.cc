@@ -23,6 +23,7 @@
 #include "lib/config/resolved_run.h"
 #include "lib/config/run_config.h"
 #include "lib/config/torch_modules.h"
+#include "lib/config/worker_yaml.h"
 #include "lib/policy/module_reader.h"
 #include "lib/rollout/rollout_worker.h"
 #include "lib/rpc/worker_client.h"
@@ -150,8 +151,7 @@ absl::StatusOr<config::Permits> ReadPermits(const WorkerFlags& flags) {
 
 /// The learner's configuration as far as it is permitted: read as text, nothing of it looked up or made.
 absl::StatusOr<config::RunConfig> ReadWelcome(const std::string& config_yaml, const config::Permits& permits) {
-  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig asked,
-                          config::RunConfig::FromYaml(config_yaml, "the learner's configuration"));
+  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig asked, config::FromWelcome(config_yaml));
   return permits.Admit(asked);
 }
 

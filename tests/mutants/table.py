@@ -20,6 +20,8 @@ def mutant(name, file, old, new, *tests):
 
 CORE, LEARNER, ROLLOUT, STORAGE, POLICY = "training_core_test", "learner_test", "rollout_test", "storage_test", "policy_test"
 
+DISCOUNT = ("discount_by_test", "*")
+
 BUILDER, WRITER = "lib/rollout/fragment_builder.cc", "lib/rollout/fragment_writer.h"
 COLLECTOR, POLICIES = "lib/rollout/collector.cc", "lib/rollout/policy_adopter.cc"
 EVALUATOR, SCHEDULER, STEP = "lib/rollout/evaluator.cc", "lib/learner/grant_scheduler.cc", "lib/learner/update_cycle.cc"
@@ -137,9 +139,20 @@ MUTANTS = [
            "agent.observed && !MUTANT ? agent.next_row : agent.row;", (ROLLOUT, "*")),
     mutant("reward_before_the_first_action_lost", WRITER, "agent.episode_return += reward;", "if (!MUTANT || agent.row >= 0) agent.episode_return += reward;",
            (ROLLOUT, "CollectorTest.*")),
-    mutant("reward_overwritten", WRITER, "if (agent.row >= 0) builder_.Columns(agent).rewards.As<float>()[agent.row] += reward;",
-           "if (agent.row < 0) return;\n    float& sum = builder_.Columns(agent).rewards.As<float>()[agent.row];\n"
+    mutant("reward_overwritten", WRITER, "    builder_.Columns(agent).rewards.As<float>()[agent.row] += reward;",
+           "    float& sum = builder_.Columns(agent).rewards.As<float>()[agent.row];\n"
            "    sum = MUTANT ? reward : sum + reward;", (ROLLOUT, "*")),
+    mutant("rewards_of_a_wait_undiscounted", WRITER, "if (discount != 1) reward =", "if (!MUTANT && discount != 1) reward =", DISCOUNT),
+    mutant("a_carried_wait_begins_anew", WRITER, "const int32_t waited = lane_->step - agent.decided_at;",
+           "const int32_t waited = MUTANT && agent.carried ? 0 : lane_->step - agent.decided_at;", DISCOUNT),
+    mutant("the_last_wait_is_one_step", "lib/learner/assembler.cc", "waits[last] = segment.final_row < 0 ? 1 :",
+           "waits[last] = MUTANT || segment.final_row < 0 ? 1 :", DISCOUNT),
+    mutant("lambda_by_env_step", "lib/training/core/advantages.cc", "discount * lambda * advantage;",
+           "(MUTANT && !waits.empty() ? std::pow(gamma * lambda, waits[row]) : discount * lambda) * advantage;", ("training_core_test", "AdvantagesTest.*")),
+    mutant("bytes_by_255_whatever_their_bounds", "lib/space/row_scaling.cc", "range == 0 ? 1.0f : 1.0f / range",
+           "range == 0 ? 1.0f : 1.0f / (MUTANT ? 255.0f : range)", ("space_test", "RowScalingTest.*")),
+    mutant("bytes_without_their_offset", "lib/space/row_scaling.cc", "const auto offset = static_cast<float>(low);",
+           "const auto offset = MUTANT ? 0.0f : static_cast<float>(low);", ("space_test", "RowScalingTest.*")),
 
     # --- evaluation
     mutant("evaluation_of_the_trainings_episodes", EVALUATOR, "const uint64_t seed = EvaluationSeed(request.seed);",

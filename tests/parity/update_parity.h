@@ -83,6 +83,7 @@ inline void SetLeaves(const json& from, policy::PolicySpec* spec) {
                                                : *space::Space::Box(-100, 100, shape));
   }
   spec->observation_space = *space::Space::Tuple(leaves);
+  spec->bytes_by_255 = true;  // rows of the record are as environments have them, and no assembler scales them
   for (policy::NetworkSpec* const network : {&spec->actor, spec->mutable_critic()}) {
     for (const json& encoder : from[network->role + "_leaves"]) {
       network->encoder = policy::EncoderKind::kLeaves;

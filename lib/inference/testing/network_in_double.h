@@ -47,7 +47,7 @@ inline std::shared_ptr<policy::WeightSnapshot> WeightsInTest(const policy::Polic
 /// Rows of observations and whose they are.
 struct RowsInTest {
   RowsInTest(const policy::PolicySpec& spec, int64_t rows_, uint32_t seed = 2)
-      : rows(rows_), size(spec.observation_size()), state(static_cast<size_t>(rows_ * spec.actor_state_size()), 0.0f) {
+      : rows(rows_), size(spec.observation_size()), scaling(spec.observation_scaling()), state(static_cast<size_t>(rows_ * spec.actor_state_size()), 0.0f) {
     base::PhiloxSequence random = RandomInTest(seed);
     const bool of_bytes = spec.observation_space.flat_dtype() == tensor::DType::kUint8;
     std::vector<float> row(static_cast<size_t>(size));
@@ -69,12 +69,16 @@ struct RowsInTest {
   /// A number as networks read it.
   double At(int64_t i) const {
     const auto at = static_cast<size_t>(i);
-    return bytes.empty() ? static_cast<double>(floats[at]) : bytes[at] / 255.0;
+    const double number = bytes.empty() ? static_cast<double>(floats[at]) : bytes[at];
+    if (scaling.identity()) return number;
+    const size_t element = scaling.is_uniform() ? 0 : at % static_cast<size_t>(size);
+    return (number - scaling.offset[element]) * scaling.scale[element];
   }
   ActInput Input() { return {rows, obs(), nullptr, keys.data(), false, state.data(), state.data()}; }
 
   const int64_t rows;
   const int64_t size;  // of a row
+  const space::RowScaling scaling;
   std::vector<uint8_t> bytes;
   std::vector<float> floats, state;
   std::vector<RowKey> keys;
@@ -127,7 +131,7 @@ class NetworkInDouble {
   Numbers EncodedLeaf(const space::Space& leaf, const policy::LeafEncoder& encoder, Numbers x) const {
     const std::string stem = absl::StrCat("leaf.", encoder.leaf, ".");
     const bool of_bytes = leaf.kind() == space::SpaceKind::kBox && leaf.dtype() == tensor::DType::kUint8;
-    if (of_bytes && !spec_.normalize_observations) {
+    if (of_bytes && spec_.bytes_by_255 && !spec_.normalize_observations) {
       for (double& value : x) value /= 255;
     }
     x = Convolved(stem, encoder.conv_layers, space::ImageOf(leaf), std::move(x));

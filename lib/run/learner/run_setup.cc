@@ -16,6 +16,7 @@
 #include "lib/config/torch_modules.h"
 #include "lib/learner/episode_window.h"
 #include "lib/learner/stop_conditions.h"
+#include "lib/policy/scaling_text.h"
 #include "lib/run/run_checkpoint.h"
 #include "lib/run/run_modules.h"
 #include "lib/storage/start_over.h"
@@ -77,10 +78,10 @@ absl::StatusOr<config::RunConfig> ConfigOfResumed(const RunRequest& request, con
   if (!request.config_path.empty()) return config::RunConfig::FromFile(request.config_path, overrides);
   const std::string own = directory + "/config.yaml";
   if (request.start_over.empty()) {
-    TROUPE_ASSIGN_OR_RETURN(const config::RunConfig started_with, config::RunConfig::FromFile(own));
+    TROUPE_ASSIGN_OR_RETURN(const config::RunConfig started_with, config::RunConfig::FromRun(own));
     TROUPE_RETURN_IF_ERROR(config::CheckAlgorithmStays(started_with, overrides));
   }
-  return config::RunConfig::FromFile(own, overrides);
+  return config::RunConfig::FromRun(own, overrides);
 }
 
 /// The run's folder is a program to whom it goes on for: says what it executes, before it does.
@@ -213,8 +214,7 @@ absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegis
   const bool resume = !directory.empty() && !start_over;
   std::vector<bool> trained_before;  // by policy slot of the configuration, before this resume
   if (resume) {
-    TROUPE_ASSIGN_OR_RETURN(const config::RunConfig old_config,
-                            config::RunConfig::FromFile(directory + "/config.yaml"));
+    TROUPE_ASSIGN_OR_RETURN(const config::RunConfig old_config, config::RunConfig::FromRun(directory + "/config.yaml"));
     TROUPE_ASSIGN_OR_RETURN(config, config::PinModules(config));
     TROUPE_ASSIGN_OR_RETURN(config, config::ResumeConfig(old_config, config));
     SayWhatIsResumed(directory, old_config, config);
@@ -232,6 +232,7 @@ absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegis
       const std::vector<std::string> idle,
       config::CheckEffects(setup.run, registry, of_run ? config::FileOf::kRun : config::FileOf::kUser));
   for (const std::string& warning : idle) TROUPE_WARN("{}", warning);
+  TROUPE_INFO("scaling {}", policy::ScalingText(setup.run.policies));
   for (const std::string& warning : config::ImageWarnings(setup.run.policies)) TROUPE_WARN("{}", warning);
   if (!directory.empty()) {
     setup.name = std::filesystem::path(directory).lexically_normal().filename().string();

@@ -15,7 +15,7 @@ constexpr double kAdvantageEpsilon = 1e-8;
 
 Advantages ComputeGae(const std::vector<learner::TrainSegment>& segments, absl::Span<const float> rewards,
                       absl::Span<const float> values, absl::Span<const float> final_values, double gamma, double lambda,
-                      bool time_limit_bootstrap) {
+                      bool time_limit_bootstrap, absl::Span<const int32_t> waits) {
   Advantages result;
   result.advantages.assign(rewards.size(), 0.0f);
   result.returns.assign(values.begin(), values.end());
@@ -25,7 +25,8 @@ Advantages ComputeGae(const std::vector<learner::TrainSegment>& segments, absl::
     double advantage = 0.0;
     for (int64_t row = segment.first_row + segment.rows - 1; row >= segment.first_row; --row) {
       const double value = values[row];
-      advantage = rewards[row] + gamma * next_value - value + gamma * lambda * advantage;
+      const double discount = waits.empty() ? gamma : std::pow(gamma, waits[row]);
+      advantage = rewards[row] + discount * next_value - value + discount * lambda * advantage;
       result.advantages[row] = static_cast<float>(advantage);
       result.returns[row] = static_cast<float>(advantage + value);
       next_value = value;

@@ -18,9 +18,13 @@ struct Advantages {
 /// the discounted return (bootstrapped where the segment was cut or truncated) minus the value. `values` [rows] and
 /// `final_values` [final_rows] are in the units of the rewards. Rows of no segment get advantage 0 and return = value.
 /// Without `time_limit_bootstrap` nothing comes after a segment that was truncated, either; one that was cut goes on.
+/// `waits` [rows], where it is not empty, has the env steps from each row's decision to what follows it
+/// (learner::PolicyTrainBatch::waits): gamma to their power stands for gamma, and lambda stays per decision. This is
+/// the discount of a semi-Markov decision process (Sutton, Precup & Singh 1999, section 1); `rewards` are then
+/// discounted within each wait already (policy::PolicySpec::reward_discount).
 Advantages ComputeGae(const std::vector<learner::TrainSegment>& segments, absl::Span<const float> rewards,
                       absl::Span<const float> values, absl::Span<const float> final_values, double gamma, double lambda,
-                      bool time_limit_bootstrap = true);
+                      bool time_limit_bootstrap = true, absl::Span<const int32_t> waits = {});
 
 /// Shifts and scales `advantages` to mean 0 and (population) deviation 1 over the rows in `active`; those in `counted`,
 /// where there are more, in the same way, the others become 0. Active rows that are fewer than two, or all alike, have

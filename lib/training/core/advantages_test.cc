@@ -58,6 +58,22 @@ TEST(AdvantagesTest, LambdaZeroGivesOneStepErrors) {
   EXPECT_EQ(result.advantages, (std::vector<float>{1, 1, -3, 1, 0}));
 }
 
+TEST(AdvantagesTest, WaitsDiscountByEnvSteps) {
+  // Lambda 0.5 counts once a decision.
+  // Row 2: delta = 3 + 0 - 6 = -3.                    A = -3
+  // Row 1: delta = 2 + 0.5^3 x 6 - 4 = -1.25.         A = -1.25 + 0.125 x 0.5 x -3 = -1.4375
+  // Row 0: delta = 1 + 0.5 x 4 - 2 = 1.               A = 1 + 0.25 x -1.4375 = 0.640625
+  // Row 4: delta = 0 + 0.5^2 x 8 - 4 = -2.            A = -2
+  // Row 3: delta = 1 + 0.5^4 x 4 - 2 = -0.75.         A = -0.75 + 0.0625 x 0.5 x -2 = -0.8125
+  const std::vector<int32_t> waits = {1, 3, 1, 4, 2};
+  const Advantages result = ComputeGae(kSegments, kRewards, kValues, kFinalValues, kGamma, kLambda, true, waits);
+  EXPECT_EQ(result.advantages, (std::vector<float>{0.640625f, -1.4375f, -3, -0.8125f, -2}));
+  EXPECT_EQ(result.returns, (std::vector<float>{2.640625f, 2.5625f, 3, 1.1875f, 2}));
+  const std::vector<int32_t> ones(5, 1);
+  EXPECT_EQ(ComputeGae(kSegments, kRewards, kValues, kFinalValues, kGamma, kLambda, true, ones).advantages,
+            ComputeGae(kSegments, kRewards, kValues, kFinalValues, kGamma, kLambda).advantages);
+}
+
 TEST(AdvantagesTest, NothingCrossesSegments) {
   std::vector<float> rewards = kRewards;
   rewards[3] = 1e6f;

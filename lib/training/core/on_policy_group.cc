@@ -115,8 +115,10 @@ absl::StatusOr<OnPolicyGroup::ValueReport> OnPolicyGroup::PrepareTargets(const W
   read_moments();
   const std::vector<float> values = denormalized(spoken.rows);
   const std::vector<float> final_values = denormalized(spoken.finals);
+  const bool by_env_step = options.discount_by == DiscountBy::kEnvStep;
   Advantages advantages = ComputeGae(work.batch.segments, work.batch.rewards, values, final_values, options.gamma,
-                                     options.use_gae ? options.gae_lambda : 1.0, options.time_limit_bootstrap);
+                                     options.use_gae ? options.gae_lambda : 1.0, options.time_limit_bootstrap,
+                                     by_env_step ? absl::MakeConstSpan(work.batch.waits) : absl::Span<const int32_t>());
   if (options.normalizes_values() && !plan_.values_are_frozen) {
     const policy::RunningMoments moments = MomentsOf(advantages.returns, 1, prepared.uses().in_value());
     policy::RunningMoments merged = Merge(value_moments, moments, kValueMomentBatches * moments.count);

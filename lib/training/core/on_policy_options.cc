@@ -16,6 +16,7 @@ void ReadOnPolicyOptions(OptionReader* reader, OnPolicyOptions* options) {
   reader->Read("critic_lr", &options->critic_learning_rate);
   ReadOptimizerOptions(reader, options);
   reader->Read("gamma", &options->gamma);
+  reader->ReadWord("discount_by", kDiscountByNames, &options->discount_by);
   reader->Read("gae_lambda", &options->gae_lambda);
   reader->Read("use_gae", &options->use_gae);
   reader->Read("time_limit_bootstrap", &options->time_limit_bootstrap);
@@ -54,6 +55,7 @@ void WriteOnPolicyOptions(const OnPolicyOptions& options, policy::AlgorithmSpec*
   if (options.critic_learning_rate.initial != 0) to["critic_lr"] = options.critic_learning_rate.value();
   WriteOptimizerOptions(options, spec);
   to["gamma"] = options.gamma;
+  to["discount_by"] = std::string(WordOf(kDiscountByNames, options.discount_by));
   to["gae_lambda"] = options.gae_lambda;
   to["use_gae"] = options.use_gae;
   to["time_limit_bootstrap"] = options.time_limit_bootstrap;

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,6 +15,14 @@
 
 namespace troupe::training {
 
+/// What gamma is the discount factor of.
+enum class DiscountBy : uint8_t {
+  kDecision = 1,  ///< a decision of the agent, however long it waits for the next one
+  kEnvStep = 2,   ///< an env step (learner::PolicyTrainBatch::waits)
+};
+inline constexpr std::array<std::pair<DiscountBy, const char*>, 2> kDiscountByNames = {
+    {{DiscountBy::kDecision, "decision"}, {DiscountBy::kEnvStep, "env_step"}}};
+
 /// What on-policy actor-critic algorithms have in common (OnPolicyGroup); each has them in its own options, by the
 /// same keys. An algorithm with other defaults sets them before it reads. Which critic input a policy
 /// has stands in its PolicySpec; what a batch is (its steps, lag, agents) is the run's. Plain value.
@@ -22,6 +32,7 @@ struct OnPolicyOptions : OptimizerOptions {
   LinearSchedule learning_rate{3e-4, 3e-4, 0};   ///< `lr`
   LinearSchedule critic_learning_rate{0, 0, 0};  ///< `critic_lr`; initial 0: as learning_rate
   double gamma = 0.99;
+  DiscountBy discount_by = DiscountBy::kDecision;
   double gae_lambda = 0.95;
   bool use_gae = true;  ///< false: discounted returns minus values
   /// What comes after a trajectory that a time limit ended is worth the critic's value; false: 0, as after one that
@@ -32,7 +43,7 @@ struct OnPolicyOptions : OptimizerOptions {
   bool use_popart = false;     ///< the same, instead of use_value_norm, with a critic that PreserveValues rescales
   /// Of rows whose agent mask is 0, dead agents' (PrepareOptions).
   bool use_policy_active_masks = true;
-  bool use_value_active_masks = true;
+  bool use_value_active_masks = false;
   bool death_masking = false;
   MinibatchBy minibatch_by = MinibatchBy::kRows;
   double value_loss_coeff = 1.0;

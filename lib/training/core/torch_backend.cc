@@ -96,14 +96,15 @@ class TorchBackend final : public NetworkBackend {
       const Tensor images = Load(batch.images());
       if (spec_.has_action_mask)
         mask_ = Load(batch.action_mask.data(), {batch.rows(), spec_.mask_size()}, torch::kUInt8);
-      actor_input_ = {Load(batch.actor_input()), images, Tensor(), scripts_.actor == nullptr ? Tensor() : mask_};
-      const bool observes = spec_.critic().Reads(policy::NetworkInput::kObservation);
-      critic_input_ = {Load(batch.critic_input()), observes ? images : Load(batch.critic_images()), Tensor(), Tensor()};
+      actor_input_ = {Load(batch.actor_input()), images, Tensor(), scripts_.actor == nullptr ? Tensor() : mask_,
+                      ImageScaling(spec_, 1, device_)};
+      const bool own = spec_.critic().Reads(policy::NetworkInput::kObservation);
+      critic_input_ = {Load(batch.critic_input()), own ? images : Load(batch.critic_images()), Tensor(), Tensor(),
+                       ImageScaling(spec_, own ? 1 : spec_.ImagesOf(spec_.critic()), device_)};
       if (batch.critic_images().rows > 0) critic_input_.image_rows = LoadIndex(batch.critic_image_index());
       critic_index_ = LoadIndex(batch.critic_index());
       if (batch.actor_memory().columns > 0) memory_.actor = Load(batch.actor_memory()).contiguous();
-      const int64_t words = spec_.action_words();
-      actions_ = Load(batch.actions.data(), {batch.rows(), words}, torch::kInt32);
+      actions_ = Load(batch.actions.data(), {batch.rows(), spec_.action_words()}, torch::kInt32);
       old_logp_ = Load(batch.old_logp.data(), {batch.rows()}, torch::kFloat32);
       return absl::OkStatus();
     });

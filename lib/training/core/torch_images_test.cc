@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "lib/base/testing/processor.h"
 #include "lib/policy/testing.h"
 #include "lib/training/core/fused_backend.h"
@@ -288,6 +289,31 @@ TEST(TorchImagesTest, TheFusedBackEndRefusesConvolutionsAndLeavesInWords) {
   leaves.mutable_critic()->leaf_encoders = {{.leaf = 0, .hidden_sizes = {5}}};
   EXPECT_EQ(MakeFusedBackend(leaves, std::make_shared<ThreadTeam>(1)).status(),
             absl::UnimplementedError("the fused back end computes encoders of kind mlp, got leaves for the critic"));
+}
+
+TEST(TorchImagesTest, BytesAreScaledAsActorsScaleThem) {
+  for (const std::string bounds : {"0, 255", "0, 1", "3, 40", "by element"}) {
+    SCOPED_TRACE(bounds);
+    policy::PolicySpec spec = PictureSpec(/*bytes=*/true, 0);
+    const int64_t pixels = spec.observation_size();
+    std::vector<double> low, high;
+    for (int64_t i = 0; i < pixels; ++i) {
+      low.push_back(static_cast<double>(i % 3));
+      high.push_back(static_cast<double>(i % 3 + i % 5 * 50));
+    }
+    spec.observation_space = bounds == "by element"
+                                 ? *space::Space::Box(low, high, {9, 8, 2}, tensor::DType::kUint8)
+                                 : *space::ParseSpace(absl::StrCat("Box(", bounds, ", [9, 8, 2], uint8)"));
+    const space::RowScaling scaling = space::ScalingByBounds(spec.observation_space);
+    for (const int64_t agents : {1, 3}) {
+      const torch::Tensor bytes = torch::arange(5 * agents * pixels).remainder(251).to(torch::kUInt8).view({5, -1});
+      const torch::Tensor want = torch::empty({5, agents * pixels});
+      for (int64_t image = 0; image < 5 * agents; ++image) {
+        scaling.Apply(bytes.data_ptr<uint8_t>() + image * pixels, pixels, want.data_ptr<float>() + image * pixels);
+      }
+      EXPECT_TRUE(torch::equal(ImageScaling(spec, agents, torch::kCPU).Apply(bytes), want)) << agents;
+    }
+  }
 }
 
 }  // namespace

@@ -14,8 +14,7 @@ namespace {
 
 constexpr int64_t kPassFloats = int64_t{16} << 20;
 
-Tensor Joined(const Tensor& images, const Tensor& floats) {
-  const Tensor scaled = images.to(torch::kFloat32).mul_(1.0f / 255.0f);
+Tensor Joined(const Tensor& scaled, const Tensor& floats) {
   return floats.size(1) == 0 ? scaled : torch::cat({scaled, floats}, 1);
 }
 
@@ -31,20 +30,38 @@ int64_t FloatsBetween(const std::vector<policy::ConvLayer>& layers, policy::Imag
 
 }  // namespace
 
+ImageScaling::ImageScaling(const policy::PolicySpec& spec, int64_t images, const torch::Device& device) {
+  if (!spec.image_bytes()) return;
+  const space::RowScaling scaling = spec.observation_scaling();
+  offset_ = scaling.offset[0];
+  scale_ = scaling.scale[0];
+  if (scaling.is_uniform()) return;
+  offsets_ = torch::tensor(scaling.offset).repeat({images}).to(device);
+  scales_ = torch::tensor(scaling.scale).repeat({images}).to(device);
+}
+
+Tensor ImageScaling::Apply(const Tensor& bytes) const {
+  const Tensor images = bytes.to(torch::kFloat32);
+  if (scales_.defined()) return images.sub_(offsets_).mul_(scales_);
+  if (offset_ != 0) images.sub_(offset_);
+  return images.mul_(scale_);
+}
+
 Tensor NetworkInputs::Take(const Tensor& index) const {
   Tensor taken = floats.index_select(0, index);
   if (mask.defined()) taken = torch::cat({taken, mask.index_select(0, index).to(torch::kFloat32)}, 1);
   if (!images.defined()) return taken;
   const Tensor rows = image_rows.defined() ? image_rows.index_select(0, index) : index;
-  return Joined(images.index_select(0, rows), taken);
+  return Joined(scaling.Apply(images.index_select(0, rows)), taken);
 }
 
 Tensor NetworkInputs::Range(int64_t first, int64_t count) const {
   const Tensor taken = floats.narrow(0, first, count);
   if (!images.defined()) return taken;
   const bool same = !image_rows.defined();
-  return Joined(same ? images.narrow(0, first, count) : images.index_select(0, image_rows.narrow(0, first, count)),
-                taken);
+  const Tensor bytes =
+      same ? images.narrow(0, first, count) : images.index_select(0, image_rows.narrow(0, first, count));
+  return Joined(scaling.Apply(bytes), taken);
 }
 
 int64_t RowsOfPass(const policy::PolicySpec& spec, const policy::NetworkSpec& network, int64_t most) {
