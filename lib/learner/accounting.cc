@@ -96,6 +96,7 @@ void Accounting::BookBatch(absl::Span<const BatchFate> fates) {
       counters.queued -= fate.trained + fate.aged + fate.evicted;
       counters.trained += fate.trained;
       counters.dropped += fate.aged + fate.evicted;
+      counters.aged += fate.aged;
     };
     book(totals_);
     if (per_policy_.Contains(fate.policy)) book(per_policy_[fate.policy]);
@@ -179,8 +180,11 @@ void Accounting::BookGap(uint64_t fragments, bool restarted) {
 
 absl::Status CheckConservation(const RowCounters& rows) {
   for (const int64_t counter : {rows.received, rows.accepted, rows.duplicate, rows.stale, rows.invalid, rows.trained,
-                                rows.queued, rows.dropped, rows.rolled_back}) {
+                                rows.queued, rows.dropped, rows.rolled_back, rows.aged}) {
     if (counter < 0) return absl::InternalError(absl::StrCat("row accounting: a counter is ", counter));
+  }
+  if (rows.aged > rows.dropped) {
+    return absl::InternalError(absl::StrCat("row accounting: aged ", rows.aged, ", but dropped in all ", rows.dropped));
   }
   const int64_t fates = rows.accepted + rows.duplicate + rows.stale + rows.invalid;
   if (rows.received != fates) {
@@ -220,6 +224,7 @@ absl::Status CheckConservation(const RowBooks& books) {
     sum.queued += group.queued;
     sum.trained += group.trained;
     sum.dropped += group.aged + group.evicted;
+    sum.aged += group.aged;
   };
   add(books.groupless);
   for (const GroupRows& group : books.groups) {
@@ -230,6 +235,7 @@ absl::Status CheckConservation(const RowBooks& books) {
                                                             {"queued", sum.queued, books.totals.queued},
                                                             {"trained", sum.trained, books.totals.trained},
                                                             {"dropped", sum.dropped, books.totals.dropped},
+                                                            {"aged", sum.aged, books.totals.aged},
                                                             {"rolled_back", sum.rolled_back, books.totals.rolled_back}};
   for (const auto& [name, of_groups, total] : sums) {
     if (of_groups == total) continue;

@@ -39,7 +39,7 @@ struct GroupRows {
   int64_t queued = 0;   ///< kept by the group's source, never trained on
   int64_t trained = 0;  ///< once or more often
   int64_t aged = 0;     ///< found too old at assembly, before they were trained on
-  int64_t evicted = 0;  ///< let go before they were trained on, or of a batch that was given up
+  int64_t evicted = 0;  ///< let go before they were trained on: of a replaced policy, or of a batch that was given up
   int64_t uses = 0;     ///< rows of batches that were trained on, each time
 
   bool operator==(const GroupRows& other) const = default;

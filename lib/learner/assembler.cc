@@ -250,7 +250,7 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
     const absl::Span<const int32_t> step_index = fragment.step_index.As<int32_t>();
     for (const PolicyRows& rows : fragment.policies) {
       if (!replaced_.empty() && replaced_[rows.policy] != 0) {
-        tally.Drop(rows.policy, rows.rows);
+        tally.Replace(rows.policy, rows.rows);
         continue;
       }
       Gather& gather = gathers_[rows.policy];
@@ -271,7 +271,7 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
         gather.cursor.push_back(-1);
         gather.final_place.push_back(-1);
         if (lag > options_.max_policy_lag) {
-          tally.Drop(rows.policy, counts[s]);
+          tally.Age(rows.policy, counts[s], lag - options_.max_policy_lag);
           continue;
         }
         tally.Keep(rows.policy, counts[s], lag);
@@ -292,7 +292,9 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
     });
   }
   assembly_.trained = tally.kept();
-  assembly_.dropped = tally.dropped();
+  assembly_.aged = tally.aged();
+  assembly_.aged_by_one = tally.aged_by_one();
+  assembly_.replaced = tally.replaced();
   assembly_.mean_lag = tally.mean_lag();
 }
 

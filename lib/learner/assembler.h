@@ -24,9 +24,12 @@ namespace troupe::learner {
 /// What one assembly made.
 struct Assembly {
   TrainBatch batch;
-  std::vector<PolicyRowCount> trained;  ///< rows in the batch, by policy
-  std::vector<PolicyRowCount> dropped;  ///< rows that were too old, by policy
-  double mean_lag = 0;                  ///< of the rows in the batch: iteration minus the version they were made with
+  // Rows by policy, ascending; policies without such rows are left out.
+  std::vector<PolicyRowCount> trained;      ///< in the batch
+  std::vector<PolicyRowCount> aged;         ///< dropped: made with weights older than max_policy_lag allows
+  std::vector<PolicyRowCount> aged_by_one;  ///< of `aged`: with weights one version too old
+  std::vector<PolicyRowCount> replaced;     ///< dropped: of a policy that was replaced
+  double mean_lag = 0;  ///< of the rows in the batch: iteration minus the version they were made with
 };
 
 /// Makes the train batch of an iteration from its fragments: gathers the rows of each policy by segment, with one copy,

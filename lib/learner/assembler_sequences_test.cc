@@ -157,7 +157,7 @@ TEST(AssemblerSequencesTest, ACarriedRowIsJoinedOrLeftOut) {
   Assembler refuses(schema, {.max_policy_lag = 0});
   const Assembly& fresh = refuses.Assemble({after}, 7);
   EXPECT_THAT(SequencesOf(fresh), ElementsAre(TrainSequence{0, 2, 6}, TrainSequence{2, 2, 8}));
-  EXPECT_EQ(fresh.dropped[0].rows, 1);
+  EXPECT_EQ(fresh.aged[0].rows, 1);
   EXPECT_EQ(fresh.batch.policies[0].obs.row(0)[0], 6) << "the row that the sequence begins with";
   EXPECT_TRUE(refuses.Assemble({before, after}, 8).batch.policies.empty()) << "all too old";
 }

@@ -200,7 +200,7 @@ TEST(AssemblerTest, EqualsTheNaiveReferenceOnRandomBatches) {
       EXPECT_EQ(assembly.batch.env_steps, 2 * 3 * 13);
       std::map<int32_t, int64_t> sum;
       for (const PolicyRowCount& count : assembly.trained) sum[count.policy.value()] += count.rows;
-      for (const PolicyRowCount& count : assembly.dropped) {
+      for (const PolicyRowCount& count : assembly.aged) {
         sum[count.policy.value()] += count.rows;
         dropped += count.rows;
       }
@@ -437,7 +437,7 @@ TEST(AssemblerTest, MeanLagIsOfTheRows) {
   EXPECT_EQ(assembler.Assemble({now}, 7).mean_lag, 0);
   EXPECT_EQ(assembler.Assemble({before}, 7).mean_lag, 1);
   EXPECT_EQ(assembler.Assemble({before}, 8).mean_lag, 0) << "all too old";
-  EXPECT_EQ(assembler.Assemble({before}, 8).dropped[0].rows, 10);
+  EXPECT_EQ(assembler.Assemble({before}, 8).replaced[0].rows, 10);
 }
 
 TEST(AssemblerTest, SchemaMustFitTheCritics) {

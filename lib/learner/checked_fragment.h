@@ -8,6 +8,7 @@
 #include "lib/base/ids.h"
 #include "lib/learner/accounting.h"
 #include "lib/sample/batch_schema.h"
+#include "lib/sample/ids.h"
 #include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {
@@ -31,6 +32,8 @@ struct CheckedFragment {
   std::vector<LaneCoverage> lanes;  ///< ascending env id; empty for an invalid one
   int64_t bytes = 0;                ///< that it holds in memory
   int64_t agent_steps = 0;          ///< rows with agent_mask 1 that are young enough to be trained on
+  sample::WorkerId worker;          ///< that handed it in
+  bool own = true;                  ///< its returns are this user's own word (WorkerHello::own)
 };
 
 /// Validates and measures. Pure; the costly part of ingest. Rows made with weights older than the fragment's iteration

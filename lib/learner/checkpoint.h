@@ -24,8 +24,9 @@ struct RowCounters {
   int64_t invalid = 0;
   int64_t trained = 0;
   int64_t queued = 0;       ///< accepted, waiting for their update
-  int64_t dropped = 0;      ///< accepted, but found too old at assembly, or of an iteration that was given up
+  int64_t dropped = 0;      ///< accepted, but not trained on: aged, or let go
   int64_t rolled_back = 0;  ///< accepted or trained after the checkpoint that a restart went back to
+  int64_t aged = 0;         ///< of `dropped`: too old at assembly. Checkpoints of earlier versions do not know it
 };
 
 /// One environment's place in its sequence of episodes.
@@ -48,6 +49,7 @@ struct LearnerState {
   std::map<uint64_t, uint64_t> watermarks;  ///< worker id -> highest contiguous sequence that has a disposition
   std::vector<double> recent_return_sums;   ///< window of the last 100 episodes, oldest first
   std::vector<double> recent_lengths;
+  std::vector<uint8_t> recent_by_strangers;                 ///< same window; 1: EpisodeWindow's by_stranger. Or empty
   std::vector<std::vector<double>> recent_agent_returns;    ///< by agent slot, same window; NaN when absent
   std::vector<std::vector<int32_t>> recent_agent_policies;  ///< who played it: a policy slot, -1: unknown; or empty
   bool rewards_differ = false;                              ///< agents of an episode got different rewards, ever

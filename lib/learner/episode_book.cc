@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "lib/learner/stop_conditions.h"
 #include "lib/learner/training_stats.h"
 
 namespace troupe::learner {
@@ -20,6 +22,11 @@ std::optional<Score> EpisodeBook::BestBy() const {
 void EpisodeBook::Restore(const LearnerState& state, const policy::PolicyTable& table) {
   window_.Restore(state);
   window_.KeepPolicies([&table](policy::PolicySlot policy) { return table.Find(policy) != nullptr; });
+  strangers_.reset();
+  if (std::count(state.recent_by_strangers.begin(), state.recent_by_strangers.end(), 0) !=
+      static_cast<std::ptrdiff_t>(state.recent_by_strangers.size())) {
+    MeetStrangers();
+  }
   rewards_differ_ = state.rewards_differ && config_.options.common_reward == CommonReward::kNone;
   // What was the best by another return is none by this one.
   const std::optional<Score> by = BestBy();
@@ -31,11 +38,81 @@ void EpisodeBook::Restore(const LearnerState& state, const policy::PolicyTable& 
   if (!best_window_ && has_best_ && !config_.best_by_evaluation) best_window_ = best_return_;
 }
 
-void EpisodeBook::Add(std::vector<sample::FinishedEpisode> finished) {
-  if (!rewards_differ_ && config_.options.common_reward == CommonReward::kNone && ReturnsDiffer(finished)) {
-    rewards_differ_ = true;
+void EpisodeBook::MeetStrangers() {
+  strangers_.emplace(
+      Strangers{window_.WithoutStrangers(), StrangersReturns(static_cast<int32_t>(config_.schema.agent_ids.size()),
+                                                             static_cast<int32_t>(config_.schema.num_info_columns))});
+}
+
+void EpisodeBook::Add(ReportedEpisodes finished) {
+  if (!rewards_differ_ && config_.options.common_reward == CommonReward::kNone) {
+    rewards_differ_ =
+        ReturnsDiffer(finished.own) || std::any_of(finished.by_strangers.begin(), finished.by_strangers.end(),
+                                                   [](const auto& reported) { return ReturnsDiffer(reported.second); });
   }
-  window_.Add(std::move(finished));
+  if (!strangers_.has_value() && !finished.by_strangers.empty()) MeetStrangers();
+  if (strangers_.has_value()) strangers_->own.Add(finished.own);
+  window_.Add(std::move(finished.own));
+  for (auto& [worker, episodes] : finished.by_strangers) {
+    strangers_->returns.Add(sample::WorkerId(worker), episodes);
+    window_.Add(std::move(episodes), /*by_strangers=*/true);
+  }
+}
+
+void EpisodeBook::ForgetPolicy(policy::PolicySlot slot) {
+  window_.ForgetPolicy(slot);
+  if (!strangers_.has_value()) return;
+  strangers_->own.ForgetPolicy(slot);
+  strangers_->returns.ForgetPolicy(slot);
+}
+
+std::optional<double> EpisodeBook::TrainingScore(const Score& score, const policy::PolicyTable& table) const {
+  const EpisodeWindow& own = strangers_.has_value() ? strangers_->own : window_;
+  if (strangers_.has_value() && own.size() == 0) return strangers_->returns.ScoreOf(score, table);
+  return own.full() ? ScoreOf(score, own.Stats(table.num_slots()), table) : std::nullopt;
+}
+
+std::optional<std::string> EpisodeBook::ReportEvaluation(const EpisodeStats& evaluation,
+                                                         const policy::PolicyTable& table) {
+  evaluation_ = evaluation;
+  if (!config_.best_by_evaluation) return std::nullopt;
+  StopOptions returns;
+  returns.episode_return = config_.stop.episode_return;
+  return StopByTimeOrReturn(returns, absl::ZeroDuration(),
+                            [&](const Score& score) { return ScoreOf(score, evaluation, table); });
+}
+
+std::optional<std::string> EpisodeBook::StopByTraining(const policy::PolicyTable& table) const {
+  if (config_.best_by_evaluation) return std::nullopt;
+  StopOptions returns;
+  returns.episode_return = config_.stop.episode_return;
+  return StopByTimeOrReturn(returns, absl::ZeroDuration(),
+                            [&](const Score& score) { return TrainingScore(score, table); });
+}
+
+std::optional<std::string> EpisodeBook::TakeWarning(const policy::PolicyTable& table) {
+  if (warned_ || config_.best_by_evaluation || !strangers_.has_value() || !window_.full()) return std::nullopt;
+  if (strangers_->own.size() > 0 || strangers_->returns.ScoreOf(Score{}, table).has_value()) return std::nullopt;
+  warned_ = true;
+  const std::string who = config_.strangers_play ? "clients over TCP (env.external.address)" : "workers over TCP";
+  const std::string remedy = config_.strangers_play ? "let clients of this machine come to a unix: socket"
+                                                    : "set evaluation.interval: the learner then plays evaluations "
+                                                      "itself, and they decide";
+  return absl::StrCat("the returns that ", who, " report set neither \"best\" nor stop.episode_return: anybody may ",
+                      "report any. Either ", remedy, "; or have ", StrangersReturns::kFewestReporters,
+                      " or more workers, and the median of their means decides");
+}
+
+int64_t ReportedEpisodes::count() const {
+  auto count = static_cast<int64_t>(own.size());
+  for (const auto& [worker, episodes] : by_strangers) count += static_cast<int64_t>(episodes.size());
+  return count;
+}
+
+std::vector<sample::FinishedEpisode> ReportedEpisodes::All() const {
+  std::vector<sample::FinishedEpisode> all = own;
+  for (const auto& [worker, episodes] : by_strangers) all.insert(all.end(), episodes.begin(), episodes.end());
+  return all;
 }
 
 void EpisodeBook::Tell(policy::PolicyTablePtr table, ProgressRecord* record) {
@@ -48,7 +125,7 @@ void EpisodeBook::Tell(policy::PolicyTablePtr table, ProgressRecord* record) {
   const std::optional<Score> by = BestBy();
   if (!by.has_value()) return;
   record->best_by = by->Text();
-  const std::optional<double> score = window_.full() ? ScoreOf(*by, record->window, *record->table) : std::nullopt;
+  const std::optional<double> score = TrainingScore(*by, *record->table);
   if (score.has_value()) best_window_ = std::max(*score, best_window_.value_or(*score));
   record->best = best_window_;
 }
@@ -59,7 +136,7 @@ bool EpisodeBook::Save(const policy::PolicyTable& table, LearnerState* state) {
   std::optional<double> score;
   if (by.has_value()) {
     if (!config_.best_by_evaluation) {
-      if (window_.full()) score = ScoreOf(*by, window_.Stats(table.num_slots()), table);
+      score = TrainingScore(*by, table);
     } else if (evaluation_.has_value()) {
       score = ScoreOf(*by, *evaluation_, table);
     }

@@ -25,7 +25,7 @@ void EpisodeWindow::Push(Episode episode) {
   episodes_.push_back(std::move(episode));
 }
 
-void EpisodeWindow::Add(std::vector<sample::FinishedEpisode> finished) {
+void EpisodeWindow::Add(std::vector<sample::FinishedEpisode> finished, bool by_strangers) {
   std::sort(finished.begin(), finished.end(),
             [](const auto& a, const auto& b) { return std::tie(a.env_id, a.episode) < std::tie(b.env_id, b.episode); });
   struct Ranked {
@@ -47,6 +47,7 @@ void EpisodeWindow::Add(std::vector<sample::FinishedEpisode> finished) {
     episode.return_sum = Sum(episode.returns);
     episode.policies = from.policies;
     episode.infos.assign(from.infos.begin(), from.infos.end());
+    episode.by_stranger = by_strangers;
     Push(std::move(episode));
   }
 }
@@ -78,6 +79,7 @@ void EpisodeWindow::Restore(const LearnerState& state) {
       episode.policies.push_back(played ? policy::PolicySlot(state.recent_agent_policies[slot][i]) : policy::kNoPolicy);
     }
     episode.infos.assign(static_cast<size_t>(num_infos_), kAbsent);
+    episode.by_stranger = i < state.recent_by_strangers.size() && state.recent_by_strangers[i] != 0;
     Push(std::move(episode));
   }
 }
@@ -85,16 +87,26 @@ void EpisodeWindow::Restore(const LearnerState& state) {
 void EpisodeWindow::Save(LearnerState& state) const {
   state.recent_return_sums.clear();
   state.recent_lengths.clear();
+  state.recent_by_strangers.clear();
   state.recent_agent_returns.assign(static_cast<size_t>(num_agents_), {});
   state.recent_agent_policies.assign(static_cast<size_t>(num_agents_), {});
   for (const Episode& episode : episodes_) {
     state.recent_return_sums.push_back(episode.return_sum);
     state.recent_lengths.push_back(episode.length);
+    state.recent_by_strangers.push_back(static_cast<uint8_t>(episode.by_stranger));
     for (int32_t slot = 0; slot < num_agents_; ++slot) {
       state.recent_agent_returns[slot].push_back(episode.returns[slot]);
       state.recent_agent_policies[slot].push_back(episode.policies[slot].value());
     }
   }
+}
+
+EpisodeWindow EpisodeWindow::WithoutStrangers() const {
+  EpisodeWindow own(num_agents_, num_infos_);
+  for (const Episode& episode : episodes_) {
+    if (!episode.by_stranger) own.episodes_.push_back(episode);
+  }
+  return own;
 }
 
 EpisodeStats EpisodeWindow::Stats(size_t num_policies) const {

@@ -23,7 +23,7 @@ class EpisodeWindow {
 
   /// Adds the episodes that ended in one iteration, in an order that does not depend on arrival: the first of every
   /// environment by env id, then the second of every environment, and so on.
-  void Add(std::vector<sample::FinishedEpisode> finished);
+  void Add(std::vector<sample::FinishedEpisode> finished, bool by_strangers = false);
 
   /// The slot gets another policy: what was played there counts for none.
   void ForgetPolicy(policy::PolicySlot policy);
@@ -36,6 +36,8 @@ class EpisodeWindow {
 
   int64_t size() const { return static_cast<int64_t>(episodes_.size()); }
   bool full() const { return episodes_.size() == kEpisodes; }
+  /// Those of its episodes that strangers did not report.
+  EpisodeWindow WithoutStrangers() const;
   /// Of the window, in one pass over it. `num_policies`: slots that there are; what is said of others counts for none.
   EpisodeStats Stats(size_t num_policies) const;
   /// Mean over the window; nullopt when no episode in it has a value.
@@ -48,6 +50,7 @@ class EpisodeWindow {
     std::vector<double> returns;               ///< by agent slot, NaN: not in it
     std::vector<policy::PolicySlot> policies;  ///< by agent slot, kNoPolicy: not in it, or unknown
     std::vector<double> infos;                 ///< NaN: never set, or unknown
+    bool by_stranger = false;                  ///< reported by a worker whose word is worth nothing (StrangersReturns)
   };
   void Push(Episode episode);
 

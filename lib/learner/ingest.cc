@@ -156,8 +156,8 @@ Selection Ingest::Select(size_t feed) {
   return selection;
 }
 
-std::vector<BatchFate> Ingest::Release(size_t feed, const Selection& selection,
-                                       absl::Span<const PolicyRowCount> dropped) {
+std::vector<BatchFate> Ingest::Release(size_t feed, const Selection& selection, absl::Span<const PolicyRowCount> aged,
+                                       absl::Span<const PolicyRowCount> replaced) {
   std::map<policy::PolicySlot, BatchFate> fates;
   for (const Pick& pick : selection.picks) {
     const auto mark = [&](const SegmentRange& range) {
@@ -174,15 +174,20 @@ std::vector<BatchFate> Ingest::Release(size_t feed, const Selection& selection,
     const std::vector<sample::PolicyRows>& policies = pick.fragment->batch().policies;
     for (size_t place = 0; place < policies.size(); ++place) mark({place, 0, policies[place].num_segments});
   }
-  for (const PolicyRowCount& count : dropped) {
-    const auto found = fates.find(count.policy);
-    if (found == fates.end()) continue;
-    BatchFate& fate = found->second;
-    // Only what was in no batch before can be too old (BatchSource, invariant 3).
-    fate.aged = std::min(count.rows, fate.trained);
-    fate.trained -= fate.aged;
-    fate.uses -= fate.aged;
-  }
+  const auto drop = [&fates](absl::Span<const PolicyRowCount> counts, int64_t BatchFate::*as) {
+    for (const PolicyRowCount& count : counts) {
+      const auto found = fates.find(count.policy);
+      if (found == fates.end()) continue;
+      BatchFate& fate = found->second;
+      // Only what was in no batch before can be too old (BatchSource, invariant 3).
+      const int64_t rows = std::min(count.rows, fate.trained);
+      fate.*as += rows;
+      fate.trained -= rows;
+      fate.uses -= rows;
+    }
+  };
+  drop(aged, &BatchFate::aged);
+  drop(replaced, &BatchFate::evicted);
   for (const Pick& pick : selection.picks) {
     LetGo(*pick.fragment);
     if (!pick.last) continue;

@@ -152,7 +152,7 @@ TEST(JointStepBuilderTest, EqualsTheNaiveReferenceOnRandomBatches) {
       if (iteration == 2 && fragments.size() > 2) fragments.erase(fragments.begin() + 1);
       const Assembly& assembly = asked.Assemble(fragments, iteration);
       ExpectEqual(assembly.batch, Join(NaiveGather(fragments, iteration, max_lag, schema)), schema, &seen);
-      for (const PolicyRowCount& count : assembly.dropped) stale += count.rows;
+      for (const PolicyRowCount& count : assembly.aged) stale += count.rows;
       // Asked for in between, too.
       not_asked.SetJointSteps(iteration == 2);
       const TrainBatch& other = not_asked.Assemble(fragments, iteration).batch;

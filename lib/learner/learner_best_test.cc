@@ -139,6 +139,37 @@ TEST(LearnerBestTest, AResumedRunKeepsItsBestAndThatRewardsDiffer) {
   EXPECT_FALSE(resumed("")->learner_->SnapshotState()->is_best) << "rewards still differ";
 }
 
+TEST(LearnerBestTest, AWorkerOverTcpEndsNoRunAndSetsNoBest) {
+  for (const bool own : {true, false}) {
+    TestRun run([](LearnerConfig& config) {
+      config.stop.episode_return = {{Score{}, -1e9}};
+      config.best_by = Score{};
+    });
+    ASSERT_TRUE(run.learner_->Start().ok());
+    auto worker = run.Join({.own = own});
+    for (int i = 0; i < 13; ++i) {
+      run.Work(*worker);
+      ASSERT_EQ(run.Step().kind, Kind::kUpdated) << i;
+    }
+    EXPECT_EQ(run.learner_->ends(), own);
+    EXPECT_EQ(run.learner_->SnapshotState()->state.has_best, own);
+  }
+}
+
+TEST(LearnerBestTest, AnEvaluationThatReachesTheReturnEndsTheRun) {
+  TestRun run([](LearnerConfig& config) {
+    config.best_by_evaluation = true;
+    config.stop.episode_return = {{Score{}, 3}};
+  });
+  ASSERT_TRUE(run.learner_->Start().ok());
+  run.learner_->ReportEvaluation(Evaluation(2));
+  EXPECT_FALSE(run.learner_->ends());
+  run.learner_->ReportEvaluation(Evaluation(4));
+  const StepOutcome end = run.Step();
+  EXPECT_EQ(end.kind, Kind::kStopped);
+  EXPECT_EQ(end.reason, "stop.episode_return reached: 4 of 3");
+}
+
 TEST(LearnerBestTest, StopsAtTheReturnOfAPolicy) {
   TestRun run([](LearnerConfig& config) {
     config.stop.episode_return = {{*ParseScore("policy:shared"), -1e9}, {*ParseScore("sum"), -1e9}};

@@ -37,8 +37,10 @@ struct LearnerConfig {
   uint64_t learner_epoch = 1;             ///< durable boot counter of the run, from 1
   std::vector<std::string> info_columns;  ///< EnvSpec::info_columns
   bool episode_callbacks = false;         ///< workers have callbacks: what they track is taken from no others
-  bool best_by_evaluation = false;        ///< `best` is the best evaluation; else the best 100-episode mean
-  std::optional<Score> best_by;           ///< nullopt: the sum, until agents' rewards differ, and nothing from then on
+  bool strangers_play = false;  ///< clients over TCP play the episodes: what any worker reports is a stranger's word
+  /// Evaluations decide `best` and stop.episode_return; else the means of 100 episodes in training.
+  bool best_by_evaluation = false;
+  std::optional<Score> best_by;  ///< nullopt: the sum, until agents' rewards differ, and nothing from then on
 };
 
 /// Makes what a run is trained from, whose first batch is of that iteration of the sampling plan, or of a later one.
@@ -64,10 +66,12 @@ struct StepOutcome {
     kStopped,     ///< a stop condition holds: there will be no further update
     kDrained,     ///< a drain was asked for and nothing complete is left to train on
     kEnvsFailed,  ///< as kDrained, since environments fail: `reason` says where and why
-    kFailed,      ///< the trainer failed or the run cannot go on: see `status`
+    /// As kDrained, since a policy that trains lost all its rows: `reason` names it and the remedy (AgingWatch).
+    kNothingTrained,
+    kFailed,  ///< the trainer failed or the run cannot go on: see `status`
   };
   Kind kind = Kind::kWaiting;
-  std::string reason;   ///< of kStopped, kDrained and kEnvsFailed
+  std::string reason;   ///< of kStopped, kDrained, kEnvsFailed and kNothingTrained
   absl::Status status;  ///< of kFailed
   /// Of kFailed: policies and counters are as before what failed, so that SnapshotState may be saved.
   bool state_is_whole = false;

@@ -111,6 +111,24 @@ void AppendGroups(const std::vector<GroupRows>& all, size_t most, std::vector<Na
   values->push_back({"groups/rest/count", "", static_cast<double>(groups.size() - named)});
 }
 
+/// Of a run with several policies, those that lost rows because they were too old: the `most` with most such rows.
+void AppendAged(const ProgressRecord& record, size_t most, std::vector<NamedValue>* values) {
+  if (record.table->num_slots() < 2) return;
+  std::vector<std::pair<int64_t, policy::PolicySlot>> aged;
+  for (const policy::PolicySlot slot : record.policy_rows.ids()) {
+    if (record.policy_rows[slot].aged > 0) aged.emplace_back(-record.policy_rows[slot].aged, slot);
+  }
+  const size_t named = std::min(most, aged.size());
+  std::partial_sort(aged.begin(), aged.begin() + static_cast<std::ptrdiff_t>(named), aged.end());
+  for (size_t i = 0; i < named; ++i) {
+    const policy::PolicyEntry* const entry = record.table->Find(aged[i].second);
+    if (entry == nullptr) continue;
+    const std::string prefix = absl::StrCat("policy/", entry->spec.id.value(), "/");
+    values->push_back(
+        {absl::StrCat(prefix, "rows_aged"), absl::StrCat(prefix, "Rows/aged"), static_cast<double>(-aged[i].first)});
+  }
+}
+
 }  // namespace
 
 const NamedValues::PolicyRows& NamedValues::Rows(policy::PolicySlot policy) const {
@@ -214,6 +232,7 @@ std::vector<NamedValue> NamedValues::TakeLine(const ProgressRecord& record) {
   const ReturnsByName policies = Choose(record.window, *record.table, kMost, /*of_line=*/true);
   AppendAll(policies, {"policy/", "policy/"}, {"policies/rest/", "policies/rest/"}, &values);
   if (record.table->num_slots() > 1) AppendTraining(policies, &values);
+  AppendAged(record, kMost, &values);
   if (record.groups != nullptr) AppendGroups(*record.groups, kMost, &values);
   for (PolicyRows& rows : rows_) rows.in_line = 0;
   line_size_ = values.size();
@@ -223,6 +242,16 @@ std::vector<NamedValue> NamedValues::TakeLine(const ProgressRecord& record) {
 std::vector<NamedValue> NamedValues::OfEvaluation(const EpisodeStats& evaluation,
                                                   const policy::PolicyTable& table) const {
   std::vector<NamedValue> values;
+  if (const std::optional<double> mean = evaluation.return_mean.mean()) {
+    values.push_back({"evaluation_return_mean", "", *mean});
+  }
+  for (const auto& [key, spread] : {std::pair("evaluation_return_sum", &evaluation.return_sum),
+                                    std::pair("evaluation_episode_length", &evaluation.length)}) {
+    if (spread->empty()) continue;
+    values.push_back({key, "", *spread->mean()});
+    values.push_back({absl::StrCat(key, "_min"), "", spread->min});
+    values.push_back({absl::StrCat(key, "_max"), "", spread->max});
+  }
   AppendAll(Agents(evaluation, kMost), {"evaluation/agent/", "Test-Results/"},
             {"evaluation/agents/rest/", "Test-Results/agents/rest/"}, &values);
   AppendAll(Choose(evaluation, table, kMost, /*of_line=*/true), {"evaluation/policy/", "Test-Results/policy/"},

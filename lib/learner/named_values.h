@@ -51,7 +51,8 @@ class NamedValues {
   /// policies, of each that trained since the last line, what its last update said; and where it has several learn
   /// groups, what became of their rows. Begins the next line.
   std::vector<NamedValue> TakeLine(const ProgressRecord& record);
-  /// What a line tells of an evaluation that played the policies of `table`.
+  /// An evaluation that played the policies of `table`, by the names that every output has for it (`key`), and by older
+  /// ones that TensorBoard has, too (`tag`).
   std::vector<NamedValue> OfEvaluation(const EpisodeStats& evaluation, const policy::PolicyTable& table) const;
 
   /// By name at most `most`: those with most rows since this was made.

@@ -47,6 +47,8 @@ struct ProgressRecord {
   double policy_lag = 0;                                     ///< mean over the update's rows
   int32_t workers = 0;                                       ///< connected
   RowCounters rows;
+  policy::BySlot<RowCounters> policy_rows;  ///< in this learner epoch
+  std::vector<std::string> losing_rows;     ///< AgingWatch::Losing
   /// By learn group, ascending id; in this learner epoch. nullptr before the first update.
   std::shared_ptr<const std::vector<GroupRows>> groups;
   sample::EnvCounters env_counters;  ///< of all workers that this learner has heard of

@@ -35,7 +35,7 @@ void ReportProgress(const ProgressRecord& record, const LearnerConfig& config, c
   const std::pair<const char*, int64_t> counters[] = {
       {"received", record.rows.received}, {"accepted", record.rows.accepted}, {"duplicate", record.rows.duplicate},
       {"stale", record.rows.stale},       {"invalid", record.rows.invalid},   {"trained", record.rows.trained},
-      {"dropped", record.rows.dropped}};
+      {"dropped", record.rows.dropped},   {"aged", record.rows.aged}};
   for (const auto& [name, value] : counters) scalar(absl::StrCat("Rows/", name), static_cast<double>(value));
   scalar("Lag/mean", record.policy_lag);
   scalar("Workers/connected", static_cast<double>(record.workers));

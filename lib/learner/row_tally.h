@@ -12,7 +12,8 @@ namespace troupe::learner {
 /// Counts the rows of one batch by policy, as the assembler keeps or drops them. Not thread-safe.
 class RowTally {
  public:
-  explicit RowTally(size_t num_policies) : kept_(num_policies), dropped_(num_policies) {}
+  explicit RowTally(size_t num_policies)
+      : kept_(num_policies), aged_(num_policies), aged_by_one_(num_policies), replaced_(num_policies) {}
 
   /// `lag`: the batch's iteration minus the version that the rows were made with.
   void Keep(policy::PolicySlot policy, int64_t rows, int64_t lag) {
@@ -20,11 +21,19 @@ class RowTally {
     lag_sum_ += static_cast<double>(lag) * static_cast<double>(rows);
     all_kept_ += rows;
   }
-  void Drop(policy::PolicySlot policy, int64_t rows) { dropped_[policy] += rows; }
+  /// Rows that are too old: `by` versions more than max_policy_lag allows, at least 1.
+  void Age(policy::PolicySlot policy, int64_t rows, int64_t by) {
+    aged_[policy] += rows;
+    if (by == 1) aged_by_one_[policy] += rows;
+  }
+  /// Rows of a policy that was replaced.
+  void Replace(policy::PolicySlot policy, int64_t rows) { replaced_[policy] += rows; }
 
   /// By ascending policy; without those that have no rows.
   std::vector<PolicyRowCount> kept() const { return Counts(kept_); }
-  std::vector<PolicyRowCount> dropped() const { return Counts(dropped_); }
+  std::vector<PolicyRowCount> aged() const { return Counts(aged_); }
+  std::vector<PolicyRowCount> aged_by_one() const { return Counts(aged_by_one_); }
+  std::vector<PolicyRowCount> replaced() const { return Counts(replaced_); }
   /// Of the kept rows; 0 where there are none.
   double mean_lag() const { return all_kept_ == 0 ? 0 : lag_sum_ / static_cast<double>(all_kept_); }
 
@@ -38,7 +47,9 @@ class RowTally {
   }
 
   policy::BySlot<int64_t> kept_;
-  policy::BySlot<int64_t> dropped_;
+  policy::BySlot<int64_t> aged_;
+  policy::BySlot<int64_t> aged_by_one_;
+  policy::BySlot<int64_t> replaced_;
   double lag_sum_ = 0;
   int64_t all_kept_ = 0;
 };

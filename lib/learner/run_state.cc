@@ -89,10 +89,14 @@ Outbox RunState::ScheduleLocked() {
 void RunState::EndIfEnvsFailLocked() {
   if (phase != Phase::kStarted) return;
   std::optional<std::string> why = env_health.End(clock.SteadyNow());
-  if (!why.has_value()) return;
+  if (why.has_value()) GiveUpLocked(StepOutcome::Kind::kEnvsFailed, *std::move(why));
+}
+
+void RunState::GiveUpLocked(StepOutcome::Kind as, std::string why) {
+  if (phase != Phase::kStarted) return;
   phase = Phase::kDraining;
-  envs_failed = true;
-  reason = *std::move(why);
+  drained_as = as;
+  reason = std::move(why);
   plan->Close();
   changed.NotifyAll();
 }
@@ -144,6 +148,12 @@ std::string RunState::StateWordsLocked() const {
   return "";
 }
 
+policy::BySlot<RowCounters> RunState::PolicyRowsLocked() const {
+  policy::BySlot<RowCounters> rows;
+  for (const policy::PolicySlot slot : view->table->entries().ids()) rows.push_back(accounting.of_policy(slot));
+  return rows;
+}
+
 LearnerStatus RunState::Status() const {
   base::MutexLock lock(&mutex);
   LearnerStatus status;
@@ -159,9 +169,7 @@ LearnerStatus RunState::Status() const {
   status.progress.expired_grants = plan->expired_grants();
   status.progress.wall_clock_s = absl::ToDoubleSeconds(WallClockLocked());
   status.fragments = accounting.fragments();
-  for (const policy::PolicySlot slot : view->table->entries().ids()) {
-    status.policy_rows.push_back(accounting.of_policy(slot));
-  }
+  status.policy_rows = PolicyRowsLocked();
   const absl::Duration now = clock.SteadyNow();
   for (const auto& [id, worker] : registry.workers()) {
     if (!worker.connected) continue;

@@ -79,6 +79,9 @@ class RunState {
   [[nodiscard]] Outbox ScheduleLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   /// Ends the run where environments fail too often.
   void EndIfEnvsFailLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  /// Drains a run that cannot succeed: `as` is kEnvsFailed or kNothingTrained. Nothing happens to one that ends
+  /// already.
+  void GiveUpLocked(StepOutcome::Kind as, std::string why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void FailLocked(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   /// Ends the run if it has not ended otherwise.
   void StopLocked(std::string why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
@@ -89,6 +92,8 @@ class RunState {
   bool HasBatchLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return ingest->NumReady(kFeed) > 0; }
   absl::Duration WallClockLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   PolicyViewPtr View() const;
+  /// By policy slot, in this learner epoch.
+  policy::BySlot<RowCounters> PolicyRowsLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   LearnerStatus Status() const;
 
   /// The one source that there is: of all groups.
@@ -105,7 +110,8 @@ class RunState {
   absl::Status failure ABSL_GUARDED_BY(mutex);
   bool updating ABSL_GUARDED_BY(mutex) = false;
   bool drain_sent ABSL_GUARDED_BY(mutex) = false;
-  bool envs_failed ABSL_GUARDED_BY(mutex) = false;  ///< it drains for that
+  /// Why it drains, as Step will say it.
+  StepOutcome::Kind drained_as ABSL_GUARDED_BY(mutex) = StepOutcome::Kind::kDrained;
 
   PolicyViewPtr view ABSL_GUARDED_BY(mutex);
   Accounting accounting ABSL_GUARDED_BY(mutex);

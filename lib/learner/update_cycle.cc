@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/learner/cut_out.h"
 #include "lib/learner/progress_metrics.h"
@@ -24,6 +25,7 @@ UpdateCycle::UpdateCycle(const LearnerDeps* deps, RunState* run)
                  {config_.options.common_reward, config_.options.max_policy_lag,
                   /*trains=*/{}, *sample::TrainRules::Make(config_.options.train_rules)},  // Learner::Create has tried
                  *deps_.allocator),
+      aging_(&config_.options),
       episodes_(&config_),
       policies_(&deps_, &run_, &assembler_, &episodes_) {}
 
@@ -76,16 +78,15 @@ absl::Status UpdateCycle::Start() {
   }
   if (config_.policies != nullptr) deps_.publisher->SetPolicies(policies_.table());
   TROUPE_RETURN_IF_ERROR(policies_.PublishVersion(version, /*reports=*/nullptr));
+  // Of a run that goes on, the episodes that it was saved with.
+  const std::optional<std::string> by_returns = episodes_.StopByTraining(*policies_.table());
   Outbox outbox;
   {
     base::MutexLock lock(&run_.mutex);
     run_.phase = Phase::kStarted;
     run_.first_updates = run_.trained.updates;
     auto reason = StopByCounts(config_.stop, run_.trained);
-    // Of a run that goes on, `last` has the window that it was saved with.
-    if (!reason && run_.last.table != nullptr) {
-      reason = StopByReturns(config_.stop, run_.last.window, *run_.last.table);
-    }
+    if (!reason) reason = by_returns;
     if (reason) run_.StopLocked(*std::move(reason));
     run_.plan->SetPublished(version);
     outbox = run_.ScheduleLocked();
@@ -135,7 +136,7 @@ std::optional<StepOutcome> UpdateCycle::EndLocked() {
   if (run_.phase == Phase::kStarted || run_.phase == Phase::kDraining) {
     if (!run_.ingest->stuck().ok()) {
       run_.FailLocked(run_.ingest->stuck());
-    } else if (run_.EndIfEnvsFailLocked(); run_.envs_failed) {
+    } else if (run_.EndIfEnvsFailLocked(); run_.drained_as != StepOutcome::Kind::kDrained) {
       // What has arrived whole is trained on.
     } else if (auto reason = StopByTimeOrReturn(config_.stop, run_.WallClockLocked(), NoScore)) {
       run_.plan->Close();
@@ -157,8 +158,7 @@ std::optional<StepOutcome> UpdateCycle::EndLocked() {
       return StepOutcome{StepOutcome::Kind::kFailed, "", run_.failure};
     case Phase::kDraining:
       if (!run_.HasBatchLocked()) {
-        return StepOutcome{run_.envs_failed ? StepOutcome::Kind::kEnvsFailed : StepOutcome::Kind::kDrained, run_.reason,
-                           absl::OkStatus()};
+        return StepOutcome{run_.drained_as, run_.reason, absl::OkStatus()};
       }
       return std::nullopt;
     case Phase::kMade:
@@ -177,13 +177,18 @@ UpdateCycle::Batch UpdateCycle::Assemble(Selection selection, int64_t version) {
     sample::MultiAgentBatchPtr fragment = pick.fragment->checked().batch;
     if (!pick.ranges.empty()) fragment = CutOut(fragment, pick.ranges);
     if (!pick.first) fragment = CountedBefore(*fragment);
-    batch.finished.insert(batch.finished.end(), fragment->finished.begin(), fragment->finished.end());
+    if (!fragment->finished.empty()) {
+      const CheckedFragment& from = pick.fragment->checked();
+      std::vector<sample::FinishedEpisode>& finished =
+          from.own ? batch.finished.own : batch.finished.by_strangers[from.worker.value()];
+      finished.insert(finished.end(), fragment->finished.begin(), fragment->finished.end());
+    }
     fragments.push_back(std::move(fragment));
   }
   batch.assembly = &assembler_.Assemble(fragments, version);
   // The fragments have been copied: their memory is free for the samples of the next iteration.
   base::MutexLock lock(&run_.mutex);
-  batch.fates = run_.ingest->Release(RunState::kFeed, selection, batch.assembly->dropped);
+  batch.fates = run_.ingest->Release(RunState::kFeed, selection, batch.assembly->aged, batch.assembly->replaced);
   return batch;
 }
 
@@ -209,11 +214,13 @@ StepOutcome UpdateCycle::Train(Selection selection, int64_t version) {
   const absl::Status published = policies_.PublishVersion(version + 1, &*reports);
   if (!published.ok()) return GiveUp(batch, published, /*state_is_whole=*/false);
 
-  const auto num_finished = static_cast<int64_t>(batch.finished.size());
+  const int64_t num_finished = batch.finished.count();
   ProgressRecord record = Describe(&batch, *std::move(reports));
   Book(batch, num_finished, &record);
   if (deps_.metrics != nullptr) ReportProgress(record, config_, episodes_, deps_.metrics);
   if (deps_.progress != nullptr) deps_.progress->OnProgress(record);
+  for (const std::string& words : aging_.TakeNews()) TROUPE_WARN("{}", words);
+  if (const std::optional<std::string> words = episodes_.TakeWarning(*record.table)) TROUPE_WARN("{}", *words);
   return StepOutcome{StepOutcome::Kind::kUpdated, "", absl::OkStatus()};
 }
 
@@ -232,9 +239,11 @@ void UpdateCycle::ChoosePolicies(const Batch& batch, int64_t updates) {
       if (by_agent[slot] > 0) policy.agents.emplace_back(config_.schema.agent_ids[slot], by_agent[slot]);
     }
   }
+  const std::vector<sample::FinishedEpisode> finished =
+      config_.info_columns.empty() ? std::vector<sample::FinishedEpisode>() : batch.finished.All();
   for (size_t column = 0; column < config_.info_columns.size(); ++column) {
     Spread spread;
-    for (const sample::FinishedEpisode& episode : batch.finished) {
+    for (const sample::FinishedEpisode& episode : finished) {
       if (column < episode.infos.size() && std::isfinite(episode.infos[column])) spread.Add(episode.infos[column]);
     }
     if (const std::optional<double> mean = spread.mean()) facts.infos.emplace_back(config_.info_columns[column], *mean);
@@ -263,6 +272,8 @@ ProgressRecord UpdateCycle::Describe(Batch* batch, std::vector<PolicyUpdateRepor
   record.update_s = absl::ToDoubleSeconds(batch->update_end - batch->update_begin);
   record.wait_s = std::exchange(wait_s_, 0);
   record.policy_lag = batch->assembly->mean_lag;
+  aging_.Add(*batch->assembly, *policies_.table());
+  record.losing_rows = aging_.Losing();
   episodes_.Add(std::move(batch->finished));
   episodes_.Tell(policies_.table(), &record);
   record.losses = MeanMetrics(reports);
@@ -281,6 +292,7 @@ ProgressRecord UpdateCycle::Describe(Batch* batch, std::vector<PolicyUpdateRepor
 
 void UpdateCycle::Book(const Batch& batch, int64_t num_finished, ProgressRecord* record) {
   const TrainBatch& rows = batch.assembly->batch;
+  const std::optional<std::string> by_returns = episodes_.StopByTraining(*record->table);
   Outbox outbox;
   {
     base::MutexLock lock(&run_.mutex);
@@ -294,10 +306,14 @@ void UpdateCycle::Book(const Batch& batch, int64_t num_finished, ProgressRecord*
     const absl::Duration now = run_.clock.SteadyNow();
     std::optional<std::string> stop = StopByCounts(config_.stop, run_.trained);
     if (!stop.has_value()) {
-      stop = StopByReturns(config_.stop, record->window, *record->table);
+      stop = by_returns;
       if (StopByTimeOrReturn(config_.stop, run_.WallClockLocked(), NoScore).has_value()) run_.plan->Close();
     }
-    if (stop.has_value()) run_.StopLocked(*std::move(stop));
+    if (stop.has_value()) {
+      run_.StopLocked(*std::move(stop));
+    } else if (aging_.end().has_value()) {
+      run_.GiveUpLocked(StepOutcome::Kind::kNothingTrained, *aging_.end());
+    }
     // Sampling goes on before anything is reported: it is what the workers wait for.
     run_.plan->SetPublished(run_.version);
     outbox = run_.ScheduleLocked();
@@ -313,10 +329,18 @@ void UpdateCycle::Book(const Batch& batch, int64_t num_finished, ProgressRecord*
     record->env_counters = run_.registry.env_counters();
     record->expired_grants = run_.plan->expired_grants();
     record->rows = run_.accounting.totals();
+    record->policy_rows = run_.PolicyRowsLocked();
     record->groups = std::make_shared<const std::vector<GroupRows>>(run_.accounting.Books().groups);
     run_.last = *record;
   }
   outbox.Send();
+}
+
+void UpdateCycle::ReportEvaluation(const EpisodeStats& evaluation) {
+  const std::optional<std::string> stop = episodes_.ReportEvaluation(evaluation, *policies_.table());
+  if (!stop.has_value()) return;
+  base::MutexLock lock(&run_.mutex);
+  run_.StopLocked(*stop);
 }
 
 absl::StatusOr<LearnerSnapshot> UpdateCycle::SnapshotState() {

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "lib/learner/aging_watch.h"
 #include "lib/learner/assembler.h"
 #include "lib/learner/episode_book.h"
 #include "lib/learner/learner_config.h"
@@ -34,7 +35,7 @@ class UpdateCycle {
     return policies_.ChangePolicies(next, std::move(added));
   }
   absl::StatusOr<LearnerSnapshot> SnapshotState();
-  void ReportEvaluation(const EpisodeStats& evaluation) { episodes_.ReportEvaluation(evaluation); }
+  void ReportEvaluation(const EpisodeStats& evaluation);
 
  private:
   /// One batch on its way from the source to the books.
@@ -42,7 +43,7 @@ class UpdateCycle {
     int64_t version = 0;  ///< of the weights that it trains: what lags count from
     const Assembly* assembly = nullptr;
     std::vector<BatchFate> fates;
-    std::vector<sample::FinishedEpisode> finished;
+    ReportedEpisodes finished;
     absl::Duration assemble_begin, update_begin, update_end;
   };
 
@@ -64,6 +65,7 @@ class UpdateCycle {
   const LearnerDeps& deps_;
   RunState& run_;
   Assembler assembler_;
+  AgingWatch aging_;
   EpisodeBook episodes_;
   RunPolicies policies_;
   double wait_s_ = 0;                     ///< waited for samples since the last update

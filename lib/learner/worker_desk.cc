@@ -114,6 +114,8 @@ absl::StatusOr<FragmentAck> WorkerDesk::Submit(const WorkerTicket& ticket, uint6
       worker->oldest_revision = std::max(worker->oldest_revision, batch->oldest_revision);
     }
     worker->last_seen = run_.clock.SteadyNow();
+    checked.worker = ticket.worker_id;
+    checked.own = worker->own && !run_.config.strangers_play;
     ack = run_.ingest->Offer(ticket.worker_id, worker->sequences, sequence, std::move(checked));
     if (!ack.ok()) {
       if (!run_.ingest->stuck().ok()) run_.changed.NotifyAll();

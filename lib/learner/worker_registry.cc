@@ -58,6 +58,7 @@ WorkerRegistry::Joined WorkerRegistry::Join(const WorkerHello& hello, std::share
   worker.id = WorkerId(id);
   worker.epoch = WorkerEpoch(next_epoch_++);
   worker.connected = true;
+  worker.own = hello.own;
   worker.port = std::move(port);
   worker.last_seen = now;
   if (is_new || worker.first_joined == absl::ZeroDuration()) worker.first_joined = now;

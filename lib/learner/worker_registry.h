@@ -47,6 +47,7 @@ class WorkerRegistry {
     sample::WorkerEpoch epoch;  ///< of the newest registration
     SequenceTracker sequences;
     bool connected = false;
+    bool own = true;                   ///< WorkerHello::own, of the newest registration
     std::shared_ptr<WorkerPort> port;  ///< while connected
     absl::Duration last_seen = absl::ZeroDuration();
     int64_t accepted_rows = 0;  ///< in this learner epoch

@@ -30,11 +30,12 @@ void FillRows(const learner::RowCounters& rows, v1::RowCounters* out) {
   out->set_queued(rows.queued);
   out->set_dropped(rows.dropped);
   out->set_rolled_back(rows.rolled_back);
+  out->set_aged(rows.aged);
 }
 
 learner::RowCounters RowsOf(const v1::RowCounters& rows) {
-  return {rows.received(), rows.accepted(), rows.duplicate(), rows.stale(),      rows.invalid(),
-          rows.trained(),  rows.queued(),   rows.dropped(),   rows.rolled_back()};
+  return {rows.received(), rows.accepted(), rows.duplicate(), rows.stale(),       rows.invalid(),
+          rows.trained(),  rows.queued(),   rows.dropped(),   rows.rolled_back(), rows.aged()};
 }
 
 void FillFragments(const learner::FragmentCounters& fragments, v1::FragmentCounters* out) {
@@ -116,6 +117,7 @@ void FillPolicy(const PolicyStatus& policy, v1::PolicyStatus* out) {
   out->set_return_mean(policy.return_mean);
   out->set_return_min(policy.return_min);
   out->set_return_max(policy.return_max);
+  FillRows(policy.rows, out->mutable_rows());
 }
 
 PolicyStatus PolicyOf(const v1::PolicyStatus& told) {
@@ -127,6 +129,7 @@ PolicyStatus PolicyOf(const v1::PolicyStatus& told) {
   policy.return_mean = told.return_mean();
   policy.return_min = told.return_min();
   policy.return_max = told.return_max();
+  policy.rows = RowsOf(told.rows());
   return policy;
 }
 

@@ -27,6 +27,7 @@ struct PolicyStatus {
   double return_mean = 0;
   double return_min = 0;
   double return_max = 0;
+  learner::RowCounters rows;  ///< in this learner epoch
 };
 
 /// Everything that Monitor.Status tells. Made by LearnerBinding, which fills in what the learner knows, and completed

@@ -121,13 +121,15 @@ Json StateToJson(const LearnerState& state) {
   const learner::RowCounters& rows = state.rows;
   json["rows"] = {{"received", rows.received}, {"accepted", rows.accepted}, {"duplicate", rows.duplicate},
                   {"stale", rows.stale},       {"invalid", rows.invalid},   {"trained", rows.trained},
-                  {"queued", rows.queued},     {"dropped", rows.dropped},   {"rolled_back", rows.rolled_back}};
+                  {"queued", rows.queued},     {"dropped", rows.dropped},   {"rolled_back", rows.rolled_back},
+                  {"aged", rows.aged}};
   json["lanes"] = Json::array();
   for (const learner::LaneState& lane : state.lanes) json["lanes"].push_back({lane.env_id.value(), lane.next_episode});
   json["watermarks"] = Json::array();
   for (const auto& [worker, watermark] : state.watermarks) json["watermarks"].push_back({worker, watermark});
   json["recent_return_sums"] = Numbers(state.recent_return_sums);
   json["recent_lengths"] = Numbers(state.recent_lengths);
+  json["recent_by_strangers"] = state.recent_by_strangers;
   json["recent_agent_returns"] = Json::array();
   for (const auto& returns : state.recent_agent_returns) json["recent_agent_returns"].push_back(Numbers(returns));
   json["recent_agent_policies"] = state.recent_agent_policies;
@@ -167,6 +169,8 @@ LearnerState StateFromJson(const Json& json) {
                 base::JsonInteger(rows.at("invalid")),    base::JsonInteger(rows.at("trained")),
                 base::JsonInteger(rows.at("queued")),     base::JsonInteger(rows.at("dropped")),
                 base::JsonInteger(rows.at("rolled_back"))};
+  // Of an earlier version it is not there.
+  if (rows.contains("aged")) state.rows.aged = base::JsonInteger(rows.at("aged"));
   for (const Json& lane : json.at("lanes")) {
     state.lanes.push_back({base::EnvId(static_cast<uint32_t>(base::JsonInteger(lane.at(0)))),
                            static_cast<uint32_t>(base::JsonInteger(lane.at(1)))});
@@ -177,6 +181,10 @@ LearnerState StateFromJson(const Json& json) {
   }
   state.recent_return_sums = ToNumbers(json.at("recent_return_sums"));
   state.recent_lengths = ToNumbers(json.at("recent_lengths"));
+  // Of an earlier version: not known.
+  for (const Json& by_stranger : json.value("recent_by_strangers", Json::array())) {
+    state.recent_by_strangers.push_back(base::JsonInteger(by_stranger) != 0 ? 1 : 0);
+  }
   for (const Json& returns : json.at("recent_agent_returns")) state.recent_agent_returns.push_back(ToNumbers(returns));
   // Of an earlier version: not known.
   for (const Json& policies : json.value("recent_agent_policies", Json::array())) {
@@ -222,8 +230,13 @@ void PoliciesFromJson(const Json& json, int64_t format, LearnerState* state) {
 bool IsOfPolicies(int depth, const std::string& key) {
   static const std::set<std::string> kTop = {"format_version", "spec_hash",          "files", "weights_crc32c", "state",
                                              "policy_table",   "policy_map_capacity"};
-  static const std::set<std::string> kNotOfState = {"lanes",          "watermarks",           "recent_return_sums",
-                                                    "recent_lengths", "recent_agent_returns", "recent_agent_policies",
+  static const std::set<std::string> kNotOfState = {"lanes",
+                                                    "watermarks",
+                                                    "recent_return_sums",
+                                                    "recent_lengths",
+                                                    "recent_agent_returns",
+                                                    "recent_agent_policies",
+                                                    "recent_by_strangers",
                                                     "groups"};
   return depth == 1 ? kTop.count(key) > 0 : depth != 2 || kNotOfState.count(key) == 0;
 }

@@ -43,6 +43,14 @@ std::string Failed(const ProgressView& view) {
   return view.failed_episodes > 0 ? absl::StrCat("failed episodes ", view.failed_episodes) : "";
 }
 
+/// Empty where no row was dropped.
+std::string Dropped(const ProgressView& view) {
+  if (view.rows_aged == 0 && view.rows_let_go == 0) return "";
+  const auto count = [](int64_t rows) { return Count(static_cast<double>(rows)); };
+  return absl::StrCat("rows dropped ", count(view.rows_aged + view.rows_let_go), " (", count(view.rows_aged),
+                      " too old, ", count(view.rows_let_go), " let go)");
+}
+
 std::string LearningRate(const ProgressView& view) {
   return view.learning_rate ? absl::StrFormat("lr %.3g", *view.learning_rate) : "";
 }
@@ -224,7 +232,7 @@ std::vector<std::string> ProgressDisplay::Block(const ProgressView& view) const 
   Pieces update = {absl::StrCat("update ", view.updates)};
   Append(LossTexts(view.losses), &update);
   Fit(update, columns, &lines);
-  Fit({absl::StrCat("workers ", view.workers), Failed(view),
+  Fit({absl::StrCat("workers ", view.workers), Failed(view), Dropped(view),
        absl::StrCat("policy lag ", absl::StrFormat("%.1f", view.policy_lag)), LearningRate(view),
        absl::StrCat("run ", view.run_name)},
       columns, &lines);
@@ -260,6 +268,7 @@ std::string ProgressDisplay::Line(const ProgressView& view) const {
   pieces.push_back(absl::StrCat("lag ", absl::StrFormat("%.1f", view.policy_lag)));
   pieces.push_back(absl::StrCat("workers ", view.workers));
   pieces.push_back(Failed(view));
+  pieces.push_back(Dropped(view));
   pieces.push_back(Eta(view));
   if (!view.degraded.empty()) pieces.push_back(absl::StrCat("DEGRADED: ", absl::StrJoin(view.degraded, "; ")));
   pieces.erase(std::remove(pieces.begin(), pieces.end(), ""), pieces.end());

@@ -47,6 +47,8 @@ struct ProgressView {
   double policy_lag = 0;
   int workers = 0;
   int64_t failed_episodes = 0;        ///< ended by an error of their environment; not shown while there are none
+  int64_t rows_aged = 0;              ///< dropped because they were too old; not shown while no row is dropped
+  int64_t rows_let_go = 0;            ///< dropped for other reasons
   std::vector<std::string> degraded;  ///< what does not work at the moment, in words
   std::vector<std::string> notes;     ///< to be said once, from here on
   bool interrupted = false;           ///< others write to the terminal from here on

@@ -38,6 +38,11 @@ class ProgressTest(unittest.TestCase):
         self.write('{"env_steps": 3}\n{"env_steps": 4}\n')
         self.assertEqual([line["env_steps"] for line in lines.read()], [4])
         self.assertEqual(last_line(self.path), {"env_steps": 4})
+        # An evaluation that comes after its line has a line of its own, once.
+        self.write('{"env_steps": 4, "evaluation_return_sum": 5}\n')
+        self.assertEqual(list(lines.read()), [{"env_steps": 4, "evaluation_return_sum": 5}])
+        self.write('{"env_steps": 4}\n{"env_steps": 4, "evaluation_return_sum": 5}\n{"env_steps": 5}\n', "w")
+        self.assertEqual([line["env_steps"] for line in lines.read()], [5])
 
     def test_a_curve_is_svg_of_what_has_a_value(self):
         progress = Progress([{"env_steps": 0, "return_sum": None}, {"env_steps": 1000, "return_sum": -20.0}, {"env_steps": 2000, "return_sum": -10.0},

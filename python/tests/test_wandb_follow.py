@@ -111,6 +111,25 @@ class WandbFollowTest(unittest.TestCase):
                          [{"env_steps": n, "return_sum": -n / 100} for n in (4000, 8000, 12000)])
         self.assertEqual(self.wandb.sessions[0].metrics, {"env_steps": None, "*": "env_steps"})
 
+    def test_an_evaluation_after_its_line_is_logged_once(self):
+        """The evaluation of the last weights, which papers quote, was never in W&B."""
+        self.progress(4000, 8000)
+        first = self.follower()
+        first.step()
+        self.write("progress.jsonl", '{"env_steps": 8000, "evaluation_return_sum": -2}\n', "a")
+        first.step()
+        first.finish()
+        self.assertEqual(self.wandb.sessions[0].lines[-1], {"env_steps": 8000, "evaluation_return_sum": -2})
+        self.assertEqual(self.logged(0), [4000, 8000, 8000])
+        again = self.follower()
+        self.progress(12000)
+        again.step()
+        self.assertEqual(self.logged(1), [12000])
+        # The state of an earlier version knows of one line.
+        self.write(wandb_follow.STATE_FILE, json.dumps({"id": "x", "env_steps": 8000}))
+        self.follower().step()
+        self.assertEqual(self.logged(2), [8000, 12000])
+
     def test_waits_for_the_rest_of_a_line(self):
         follower = self.follower()
         self.write("progress.jsonl", '{"env_steps": 4000, "return')

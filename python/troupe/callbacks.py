@@ -143,10 +143,14 @@ class UpdateContext(Context):
 
 
 class EvaluationContext(Context):
-    """An evaluation of `evaluation` of the configuration. result: as `troupe evaluate --json`, and `policies` as UpdateContext has them; None at its
-    start, and where it failed, of which error has the words."""
+    """An evaluation of `evaluation` of the configuration.
+
+    result: as `troupe evaluate --json`, and `policies` as UpdateContext has them; None at the start, and if the evaluation failed. metrics: the same
+    numbers by the names of progress.jsonl (`evaluation_return_sum`); empty where result is None. error: why it failed; None if it did not.
+    """
 
     result: Optional[Dict[str, Any]] = None
+    metrics: Dict[str, Optional[float]] = {}
     error: Optional[str] = None
 
 

@@ -16,12 +16,13 @@ _LAST_BYTES = 1 << 20  # lines are a few kilobytes
 
 
 class LineTail:
-    """The complete lines of a file that grows, is cut, or is replaced. After a cut or a replacement it begins at the start again."""
+    """The complete lines of a file that grows, is cut, or is replaced. After a cut or a replacement it begins at the start again: `begins` counts."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._inode: Optional[int] = None
         self._offset = 0
+        self.begins = 0
 
     def read(self) -> List[bytes]:
         """Lines (bytes, without newline) that have come since the last call; a line without its newline is not there yet."""
@@ -32,7 +33,7 @@ class LineTail:
         with file:
             status = os.fstat(file.fileno())
             if status.st_ino != self._inode or status.st_size < self._offset:
-                self._inode, self._offset = status.st_ino, 0
+                self._inode, self._offset, self.begins = status.st_ino, 0, self.begins + 1
             file.seek(self._offset)
             data = file.read()
         end = data.rfind(b"\n") + 1
@@ -52,19 +53,37 @@ def last_line(path: str) -> Optional[Dict[str, Any]]:
     return line if isinstance(line, dict) else None
 
 
+class LineCount:
+    """Tells apart the lines of progress.jsonl: most env steps have one, and an evaluation that came after it a second one."""
+
+    def __init__(self, tail: LineTail) -> None:
+        self._tail = tail
+        self._begins = 0
+        self._last = (-1, 0)
+
+    def place(self, env_steps: int) -> Tuple[int, int]:
+        """(env steps, place among the lines of these env steps, from 1) of the line that was read next."""
+        if self._begins != self._tail.begins:
+            self._begins, self._last = self._tail.begins, (-1, 0)
+        self._last = (env_steps, self._last[1] + 1 if env_steps == self._last[0] else 1)
+        return self._last
+
+
 class NewLines:
-    """The lines of progress.jsonl as dicts, each env step once: what a resumed run trains again is left out."""
+    """The lines of progress.jsonl as dicts; those that a resumed run writes again are left out."""
 
     def __init__(self, path: str) -> None:
         self._tail = LineTail(path)
-        self._env_steps = -1
+        self._count = LineCount(self._tail)
+        self._newest = (-1, 0)
 
     def read(self) -> Iterator[Dict[str, Any]]:
         """Those that have come since the last call."""
         for text in self._tail.read():
             line = json.loads(text)
-            if line["env_steps"] > self._env_steps:
-                self._env_steps = line["env_steps"]
+            place = self._count.place(line["env_steps"])
+            if place > self._newest:
+                self._newest = place
                 yield line
 
 

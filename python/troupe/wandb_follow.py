@@ -5,7 +5,7 @@
 The learner starts this where the configuration says `experiment.wandb: true`; it can as well be started by hand, during the run or after
 it. It ends when the run's summary.json is there. Started again it goes on where it stopped, in the same W&B run: what it needs
 for that is in RUN/wandb_follow.json. A learner that resumes from a checkpoint trains some env steps twice; W&B's history cannot be cut, so lines
-up to the env steps that are logged already are left out.
+up to the env steps that are logged already are left out. A second line of the same env steps, which has the last evaluation, is logged, too.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import sys
 import threading
 import uuid
 
-from troupe.progress import LineTail
+from troupe.progress import LineCount, LineTail
 
 STATE_FILE = "wandb_follow.json"
 VIDEO_FOLDER, VIDEO_KEY, MOST_VIDEO_BYTES = "videos", "Videos_Test", 16 << 20
@@ -40,7 +40,9 @@ class Follower:
         self._options = dict(options or {})
         self._warn = warn
         self._tail = LineTail(os.path.join(run, "progress.jsonl"))
-        self._state = {"id": uuid.uuid4().hex[:16], "env_steps": -1, "film": -1}
+        # lines: of the lines of `env_steps`, the number that is logged.
+        self._state = {"id": uuid.uuid4().hex[:16], "env_steps": -1, "lines": 0, "film": -1}
+        self._count = LineCount(self._tail)
         self._session = None
 
     def start(self):
@@ -50,7 +52,8 @@ class Follower:
             try:
                 with open(path, encoding="utf-8") as file:
                     state = json.load(file)
-                self._state = {"id": str(state["id"]), "env_steps": int(state["env_steps"]), "film": int(state.get("film", -1))}
+                self._state = {"id": str(state["id"]), "env_steps": int(state["env_steps"]), "lines": int(state.get("lines", 1)),
+                               "film": int(state.get("film", -1))}
             except (ValueError, KeyError, TypeError) as error:
                 raise FollowError(f"{path}: not a follower's state ({error}); remove it to begin a new W&B run") from error
         options = {"project": "troupe", "name": os.path.basename(os.path.abspath(self._run)), "dir": self._run}
@@ -89,11 +92,12 @@ class Follower:
         except (ValueError, KeyError, TypeError) as error:
             self._warn(f"troupe.wandb_follow: left out a line of progress.jsonl that is none: {error}")
             return False
-        if env_steps <= self._state["env_steps"]:
+        place = self._count.place(env_steps)
+        if place <= (self._state["env_steps"], self._state["lines"]):
             return False
         # null stands for "no value yet", which W&B would draw as a category.
         self._session.log({key: value for key, value in values.items() if value is not None})
-        self._state["env_steps"] = env_steps
+        self._state["env_steps"], self._state["lines"] = place
         return True
 
     def _log_films(self):

@@ -103,11 +103,11 @@ learner::ReturnsByName ReturnsOf(const Json& line) {
 std::string CountersText(const learner::ProgressRecord& progress) {
   const learner::RowCounters& rows = progress.rows;
   std::string text = absl::StrFormat(
-      "rows: %s received = %s accepted + %s duplicate + %s stale + %s invalid; %s trained, %s queued, %s dropped, %s "
-      "rolled back\n",
+      "rows: %s received = %s accepted + %s duplicate + %s stale + %s invalid; %s trained, %s queued, %s dropped (%s "
+      "too old), %s rolled back\n",
       WithThousands(rows.received), WithThousands(rows.accepted), WithThousands(rows.duplicate),
       WithThousands(rows.stale), WithThousands(rows.invalid), WithThousands(rows.trained), WithThousands(rows.queued),
-      WithThousands(rows.dropped), WithThousands(rows.rolled_back));
+      WithThousands(rows.dropped), WithThousands(rows.aged), WithThousands(rows.rolled_back));
   const sample::EnvCounters& envs = progress.env_counters;
   if (envs != sample::EnvCounters()) {
     absl::StrAppendFormat(
@@ -177,7 +177,10 @@ Json StatusJson(const rpc::RunStatus& status) {
                         {"trains", policy.trains},
                         {"return_mean", policy.return_count > 0 ? Json(policy.return_mean) : Json()},
                         {"return_min", policy.return_count > 0 ? Json(policy.return_min) : Json()},
-                        {"return_max", policy.return_count > 0 ? Json(policy.return_max) : Json()}});
+                        {"return_max", policy.return_count > 0 ? Json(policy.return_max) : Json()},
+                        {"rows_trained", policy.rows.trained},
+                        {"rows_dropped", policy.rows.dropped},
+                        {"rows_aged", policy.rows.aged}});
   }
   Json degraded = Json::array();
   for (const std::string& words : status.degraded) degraded.push_back(Short(words));
@@ -206,7 +209,8 @@ Json StatusJson(const rpc::RunStatus& status) {
                  {"trained", rows.trained},
                  {"queued", rows.queued},
                  {"dropped", rows.dropped},
-                 {"rolled_back", rows.rolled_back}}},
+                 {"rolled_back", rows.rolled_back},
+                 {"aged", rows.aged}}},
                {"fragments",
                 {{"received", fragments.received},
                  {"accepted", fragments.accepted},

@@ -40,6 +40,8 @@ namespace {
 /// How long a Step waits before the loop looks at signals and requests again.
 constexpr absl::Duration kStepTimeout = absl::Milliseconds(100);
 constexpr absl::Duration kTickInterval = absl::Seconds(1);
+/// How long callbacks may take at the end before the state is saved without waiting for them.
+constexpr absl::Duration kCallbackGrace = absl::Milliseconds(500);
 /// At the end workers get so long to say goodbye, then streams so long to close: within the 20 s of a drain.
 constexpr absl::Duration kGoodbyeTimeout = absl::Seconds(5);
 constexpr absl::Duration kShutdownTimeout = absl::Seconds(2);
@@ -187,7 +189,8 @@ absl::Status Process::TrainToTheEnd() {
     if (DrainSignals::Received()) parts_.learner->RequestDrain("signal");
     if (deaf()) parts_.learner->RequestDrain("the learner is deaf");
     if (outcome.kind == learner::StepOutcome::Kind::kStopped || outcome.kind == learner::StepOutcome::Kind::kDrained ||
-        outcome.kind == learner::StepOutcome::Kind::kEnvsFailed) {
+        outcome.kind == learner::StepOutcome::Kind::kEnvsFailed ||
+        outcome.kind == learner::StepOutcome::Kind::kNothingTrained) {
       return parts_.trains() ? Finish(outcome) : EndAsItWas();
     }
   }
@@ -202,7 +205,9 @@ absl::Status Process::EndAsItWas() {
 
 absl::Status Process::Finish(const learner::StepOutcome& outcome) {
   // Who waits for callbacks may be killed meanwhile, by a container's stop time.
-  if (parts_.callbacks != nullptr && !parts_.callbacks->get()->AwaitIdle(absl::ZeroDuration())) {
+  const bool idle = parts_.callbacks == nullptr || parts_.callbacks->get()->AwaitIdle(kCallbackGrace);
+  if (outcome.kind != learner::StepOutcome::Kind::kStopped) parts_.reporter->Settle();  // no evaluation belongs to it
+  if (!idle) {
     TROUPE_RETURN_IF_ERROR(parts_.updates->SaveState(true, nullptr));
   }
   TROUPE_RETURN_IF_ERROR(parts_.updates->AwaitCallbacks());  // they may save until they have heard of all updates

@@ -52,6 +52,7 @@ class Diary(Callback):
 
     def on_evaluation_end(self, ctx):
         assert ctx.error is None and ctx.result["policies"]["default_policy"]["episodes"] == 20, vars(ctx)
+        assert abs(ctx.metrics["evaluation_return_mean"] - ctx.result["return_mean"]["mean"]) < 1e-6, vars(ctx)
         note(f"evaluation_end {ctx.env_steps} {ctx.result['episodes']}")
 
     def on_checkpoint_end(self, ctx):
@@ -198,6 +199,21 @@ class CallbacksTest(harness.RunningTestCase):
         self.assertGreaterEqual(len(values), 2)
         self.assertEqual(values, sorted(values))
         self.assertLessEqual(values[-1], 4000)
+
+    def test_each_evaluation_stands_in_the_line_of_its_own_env_steps(self):
+        """The last one was in no line, and the others came a line late; with callbacks the last line was there twice."""
+        for callbacks in ((), ("Tracks",), ("Diary",)):
+            with self.subTest(callbacks):
+                name = "".join(callbacks) or "none"
+                self.train(*callbacks, steps=2000, name=name)
+                lines, summary = self.progress(name), self.summary(name)
+                self.assertEqual([line["env_steps"] for line in lines], [400, 800, 1200, 1600, 2000])
+                evaluated = {line["env_steps"]: line["evaluation_return_sum"] for line in lines if "evaluation_return_sum" in line}
+                self.assertEqual(list(evaluated), [800, 1600, 2000])
+                self.assertEqual(summary["evaluation_return_sum"], evaluated[2000])
+                self.assertAlmostEqual(summary["evaluation"]["return_sum"]["mean"], evaluated[2000])
+                key = "evaluation/policy/default_policy/return_mean"
+                self.assertEqual(summary[key], lines[-1][key])
 
     def test_a_callback_decides_by_the_runs_own_commands(self):
         self.train("Decides", steps=10**9)

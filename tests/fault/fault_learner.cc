@@ -89,6 +89,7 @@ class FaultLearner final : private rpc::MonitorHandler, private learner::WeightP
         case learner::StepOutcome::Kind::kFailed:
           return outcome.status;
         case learner::StepOutcome::Kind::kEnvsFailed:
+        case learner::StepOutcome::Kind::kNothingTrained:
           return absl::AbortedError(outcome.reason);
         case learner::StepOutcome::Kind::kStopped:
         case learner::StepOutcome::Kind::kDrained:

@@ -47,14 +47,18 @@ json UpdateFacts(const learner::ProgressRecord& record, const learner::NamedValu
 
 json EvaluationFacts(const absl::StatusOr<rollout::EvaluationResult>& result, const policy::PolicyTable* table,
                      const learner::NamedValues& names, int64_t env_steps) {
-  json facts = {{"env_steps", env_steps}, {"error", nullptr}, {"result", nullptr}};
+  json facts = {{"env_steps", env_steps}, {"error", nullptr}, {"result", nullptr}, {"metrics", json::object()}};
   if (!result.ok()) {
     facts["error"] = base::LogSafe(std::string(result.status().message()), RunEvaluator::kMaxErrorChars);
     return facts;
   }
   facts["result"] = json::parse(EvaluationJson(*result));
   if (table != nullptr) {
-    facts["result"]["policies"] = ByPolicy(StatsOf(*result, table->num_slots()), *table, names);
+    const learner::EpisodeStats stats = StatsOf(*result, table->num_slots());
+    facts["result"]["policies"] = ByPolicy(stats, *table, names);
+    for (const learner::NamedValue& value : names.OfEvaluation(stats, *table)) {
+      facts["metrics"][value.key] = Number(value.value);
+    }
   }
   return facts;
 }

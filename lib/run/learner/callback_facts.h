@@ -21,7 +21,7 @@ namespace troupe::run {
 nlohmann::json UpdateFacts(const learner::ProgressRecord& record, const learner::NamedValues& names);
 
 /// {env_steps, error (text or null), result (as `troupe evaluate --json`, with policies: {ID: {episodes, mean, min,
-/// max}}; or null)}. `table`: the policies that played.
+/// max}}; or null), metrics: {NAME: number} by the names of progress.jsonl}. `table`: the policies that played.
 nlohmann::json EvaluationFacts(const absl::StatusOr<rollout::EvaluationResult>& result,
                                const policy::PolicyTable* table, const learner::NamedValues& names, int64_t env_steps);
 

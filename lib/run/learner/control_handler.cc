@@ -33,6 +33,7 @@ rpc::RunStatus ControlHandler::GetStatus(const base::Caller& /*caller*/) {
     policy.id = entry->spec.id;
     policy.version = {status.learner.learner_epoch, progress.updates};  // every policy's version counts updates
     policy.trains = entry->trains;
+    if (status.learner.policy_rows.Contains(slot)) policy.rows = status.learner.policy_rows[slot];
     // Since the last update the slot may have got another policy.
     const policy::PolicyEntry* const then = progress.table == nullptr ? nullptr : progress.table->Find(slot);
     if (then == nullptr || then->since != entry->since || !progress.window.policies.Contains(slot)) continue;

@@ -26,6 +26,7 @@ absl::Status RunEnd::Conclude(const learner::StepOutcome& outcome, bool evaluate
     // What was trained is there all the same.
     if (evaluation.ok()) {
       summary_.evaluation = *std::move(evaluation);
+      summary_.evaluation_values = deps_.reporter->evaluation_values();
     } else {
       summary_.evaluation_error =
           base::LogSafe(std::string(evaluation.status().message()), RunEvaluator::kMaxErrorChars);
@@ -37,7 +38,9 @@ absl::Status RunEnd::Conclude(const learner::StepOutcome& outcome, bool evaluate
 absl::Status RunEnd::Tell() {
   deps_.reporter->Finish();
   // The last streams may still have been counted.
-  summary_.progress = deps_.learner->Status().progress;
+  const learner::LearnerStatus status = deps_.learner->Status();
+  summary_.progress = status.progress;
+  summary_.progress.policy_rows = status.policy_rows;
   summary_.progress.wall_clock_s = wall_clock_s_;
   if (summary_.progress.table != nullptr) {
     summary_.returns = Told(deps_.reporter->names(), summary_.progress.window, *summary_.progress.table);
@@ -59,6 +62,10 @@ absl::Status RunEnd::Tell() {
   if (kind_ == learner::StepOutcome::Kind::kEnvsFailed) {
     return absl::AbortedError(absl::StrCat(summary_.reason, "; --resume ", summary_.directory, " goes on from ",
                                            deps_.updates->env_steps(), " env steps"));
+  }
+  if (kind_ == learner::StepOutcome::Kind::kNothingTrained) {
+    return absl::AbortedError(absl::StrCat(summary_.reason, "; a resume cannot change these keys: --warm-start ",
+                                           summary_.directory, " starts another run with the weights of this one"));
   }
   return absl::OkStatus();
 }

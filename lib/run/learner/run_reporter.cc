@@ -3,11 +3,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "lib/base/process_memory.h"
 #include "lib/base/status_macros.h"
 #include "lib/base/terminal_abilities.h"
@@ -55,12 +57,14 @@ std::string LearnsNothing(const learner::ProgressRecord& record) {
                       " policies: losses or gradients are not finite");
 }
 
+/// CallbackHost::TakeValues always has it.
+constexpr std::string_view kCallbackErrors = "callback_errors";
+
 using Fields = std::vector<std::pair<std::string, double>>;
 
-/// `key`, `key`_min and `key`_max; nothing of no values.
-void AppendSpread(const std::string& key, const learner::Spread& spread, bool with_mean, Fields* fields) {
+/// `key`_min and `key`_max; nothing of no values.
+void AppendSpread(const std::string& key, const learner::Spread& spread, Fields* fields) {
   if (spread.empty()) return;
-  if (with_mean) fields->emplace_back(key, *spread.mean());
   fields->emplace_back(absl::StrCat(key, "_min"), spread.min);
   fields->emplace_back(absl::StrCat(key, "_max"), spread.max);
 }
@@ -150,11 +154,17 @@ void RunReporter::FlushAll() {
 }
 
 void RunReporter::OnProgress(const learner::ProgressRecord& record) {
+  Settle();
   last_ = record;
   last_written_ = false;
   names_.Add(record);
   deps_.degradations->Set("updates", LearnsNothing(record));
-  if (IsDue(record.env_steps)) WriteLine(record);
+  deps_.degradations->Set("rows", absl::StrJoin(record.losing_rows, ". "));
+  if (IsDue(record.env_steps)) {
+    held_ = true;
+    written_env_steps_ = record.env_steps;
+    written_at_ = deps_.clock->SteadyNow();
+  }
   TellFilms();
   FlushAll();
   Display(record, false);
@@ -163,14 +173,11 @@ void RunReporter::OnProgress(const learner::ProgressRecord& record) {
 void RunReporter::OnEvaluation(const rollout::EvaluationResult& evaluation, const policy::PolicyTable& table,
                                int64_t env_steps) {
   const learner::EpisodeStats stats = StatsOf(evaluation, table.num_slots());
-  evaluation_fields_.clear();
-  evaluation_fields_.emplace_back("evaluation_return_mean", evaluation.return_mean.mean);
-  AppendSpread("evaluation_return_sum", stats.return_sum, /*with_mean=*/true, &evaluation_fields_);
-  AppendSpread("evaluation_episode_length", stats.length, /*with_mean=*/true, &evaluation_fields_);
   const std::vector<learner::NamedValue> named = names_.OfEvaluation(stats, table);
-  for (const learner::NamedValue& value : named) {
-    if (!value.key.empty()) evaluation_fields_.emplace_back(value.key, value.value);
-  }
+  evaluation_values_.clear();
+  for (const learner::NamedValue& value : named) evaluation_values_.emplace_back(value.key, value.value);
+  evaluation_is_new_ = true;
+  held_ = true;
   evaluation_env_steps_ = env_steps;
   shown_evaluation_.clear();
   if (last_ && last_->rewards_differ) {
@@ -184,16 +191,32 @@ void RunReporter::OnEvaluation(const rollout::EvaluationResult& evaluation, cons
   tensorboard_->Scalar("Test-Results/Episode-Rewards/Mean-Score", evaluation.return_sum.mean, env_steps);
   tensorboard_->Scalar("Test-Results/Episode-Rewards/Std-Score", evaluation.return_sum.std, env_steps);
   for (const learner::NamedValue& value : named) {
+    tensorboard_->Scalar(value.key, value.value, env_steps);
     if (!value.tag.empty()) tensorboard_->Scalar(value.tag, value.value, env_steps);
   }
   FlushAll();
 }
 
+void RunReporter::Settle() {
+  if (!std::exchange(held_, false) || !last_ || lines_ == nullptr) return;
+  TakeTracked();
+  WriteLine(*last_);
+  FlushAll();
+}
+
+bool RunReporter::TakeTracked() {
+  if (!deps_.tracked) return false;
+  for (learner::NamedValue& value : deps_.tracked()) tracked_.push_back(std::move(value));
+  return std::any_of(tracked_.begin(), tracked_.end(), [this](const learner::NamedValue& value) {
+    return value.key != kCallbackErrors || value.value != callback_errors_;
+  });
+}
+
 void RunReporter::Finish() {
   if (!last_) return;
   TellFilms();
-  // Callbacks are called after an update's line was written.
-  if (lines_ != nullptr && (!last_written_ || deps_.tracked)) WriteLine(*last_);
+  if (lines_ != nullptr && (TakeTracked() || held_ || !last_written_)) WriteLine(*last_);
+  held_ = false;
   FlushAll();
   Display(*last_, true);
 }
@@ -237,6 +260,7 @@ void RunReporter::WriteLine(const learner::ProgressRecord& record) {
       {"rows_trained", record.rows.trained},
       {"rows_queued", record.rows.queued},
       {"rows_dropped", record.rows.dropped},
+      {"rows_aged", record.rows.aged},
       {"rows_rolled_back", record.rows.rolled_back},
       {"expired_grants", record.expired_grants},
       {"rss_bytes", memory.rss_bytes},
@@ -247,24 +271,24 @@ void RunReporter::WriteLine(const learner::ProgressRecord& record) {
   }
   for (const auto& [tag, value] : record.losses) fields.emplace_back(tag, value);
   Fields more;
-  AppendSpread("return_sum", record.window.return_sum, /*with_mean=*/false, &more);
-  AppendSpread("episode_length", record.window.length, /*with_mean=*/false, &more);
+  AppendSpread("return_sum", record.window.return_sum, &more);
+  AppendSpread("episode_length", record.window.length, &more);
   std::vector<learner::NamedValue> named = names_.TakeLine(record);
-  if (deps_.tracked) {
-    for (learner::NamedValue& value : deps_.tracked()) named.push_back(std::move(value));
+  for (learner::NamedValue& value : std::exchange(tracked_, {})) {
+    if (value.key == kCallbackErrors) callback_errors_ = value.value;
+    named.push_back(std::move(value));
   }
   more.reserve(more.size() + named.size());
   for (learner::NamedValue& value : named) {
     if (!value.tag.empty()) tensorboard_->Scalar(value.tag, value.value, record.env_steps);
     if (!value.key.empty()) more.emplace_back(std::move(value.key), value.value);
   }
-  fields.reserve(fields.size() + more.size() + evaluation_fields_.size());
+  fields.reserve(fields.size() + more.size() + evaluation_values_.size());
   for (auto& [key, value] : more) fields.emplace_back(std::move(key), value);
-  for (auto& [key, value] : evaluation_fields_) fields.emplace_back(std::move(key), value);
-  evaluation_fields_.clear();
+  if (std::exchange(evaluation_is_new_, false)) {
+    for (const auto& [key, value] : evaluation_values_) fields.emplace_back(key, value);
+  }
   lines_->Write(fields);
-  written_env_steps_ = record.env_steps;
-  written_at_ = deps_.clock->SteadyNow();
   last_written_ = true;
 }
 
@@ -308,6 +332,8 @@ telemetry::ProgressView RunReporter::View(const learner::ProgressRecord& record)
   view.policy_lag = record.policy_lag;
   view.workers = record.workers;
   view.failed_episodes = record.env_counters.errors;
+  view.rows_aged = record.rows.aged;
+  view.rows_let_go = record.rows.dropped - record.rows.aged;
   view.degraded = deps_.degradations->List();
   view.interrupted = deps_.interrupted && deps_.interrupted();
   return view;

@@ -31,6 +31,9 @@ namespace troupe::run {
 /// is auto, after 5 s at the latest), and the display on stdout at each update. What of it has a policy's or an agent's
 /// name is NamedValues'. What cannot be written waits for room; `degradations` says so meanwhile, and the display shows
 /// all that it says. Confined to the update thread.
+///
+/// The line of an update is held until Settle, so that it also has what belongs to the update and comes after it: its
+/// evaluation, and what callbacks track.
 class RunReporter final : public base::MetricSink, public learner::ProgressListener {
  public:
   /// What it works with; outlives it.
@@ -55,12 +58,17 @@ class RunReporter final : public base::MetricSink, public learner::ProgressListe
   // learner::ProgressListener
   void OnProgress(const learner::ProgressRecord& record) override;
 
-  /// An evaluation of the weights after `env_steps`, played by the policies of `table`; goes to TensorBoard at once and
-  /// into the next line.
+  /// An evaluation of the weights after `env_steps`, which are those of the last update, played by the policies of
+  /// `table`. It goes to TensorBoard at once and into the held line. If the update's line is written already, or none
+  /// is due, it gets a line of its own, which has the update's values again.
   void OnEvaluation(const rollout::EvaluationResult& evaluation, const policy::PolicyTable& table, int64_t env_steps);
-  /// The last line (if it was not due, or callbacks may have tracked something since) and the last state of the
-  /// display.
+  /// Writes the line that is held, if one is.
+  void Settle();
+  /// The last line and the last state of the display. The line is left out if the last update has one already and
+  /// there was no evaluation, and nothing new from callbacks, since then.
   void Finish();
+  /// The last evaluation by the names that all outputs use (NamedValues::OfEvaluation); empty before the first.
+  const std::vector<std::pair<std::string, double>>& evaluation_values() const { return evaluation_values_; }
 
   const std::optional<learner::ProgressRecord>& last() const { return last_; }
   const learner::NamedValues& names() const { return names_; }
@@ -74,6 +82,8 @@ class RunReporter final : public base::MetricSink, public learner::ProgressListe
   /// that line was written long ago.
   bool IsDue(int64_t env_steps);
   void WriteLine(const learner::ProgressRecord& record);
+  /// Asks callbacks what they tracked. Whether there is something that no line has.
+  bool TakeTracked();
   /// The process's, at most kMemoryInterval old.
   const base::ProcessMemory& Memory();
   /// Takes the films that were made.
@@ -100,8 +110,12 @@ class RunReporter final : public base::MetricSink, public learner::ProgressListe
   bool due_ = false;
   std::optional<learner::ProgressRecord> last_;
   bool last_written_ = true;
-  /// The last evaluation, as lines have it, until one does; and as the display does.
-  std::vector<std::pair<std::string, double>> evaluation_fields_;
+  bool held_ = false;                         ///< a line of last_ is to be written
+  bool evaluation_is_new_ = false;            ///< no line has it yet
+  std::vector<learner::NamedValue> tracked_;  ///< by callbacks, for the next line
+  double callback_errors_ = 0;                ///< as the last line has them
+  /// The last evaluation, as lines have it, and as the display does.
+  std::vector<std::pair<std::string, double>> evaluation_values_;
   std::vector<std::pair<std::string, double>> shown_evaluation_;
   int64_t evaluation_env_steps_ = 0;
   bool told_no_best_ = false;

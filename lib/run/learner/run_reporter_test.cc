@@ -62,6 +62,7 @@ class RunReporterTest : public testing::Test {
     record.env_steps = env_steps;
     reporter_->Scalar("Loss/Policy loss", 0.5, env_steps);
     reporter_->OnProgress(record);
+    reporter_->Settle();
   }
   std::vector<std::string> Lines() const {
     std::ifstream in(directory_ / "progress.jsonl");
@@ -200,6 +201,7 @@ TEST_F(RunReporterTest, ALineHasReturnsAndLossesByName) {
   Open(run);
   const learner::ProgressRecord record = Rivals();
   reporter_->OnProgress(record);
+  reporter_->Settle();
   const nlohmann::json line = nlohmann::json::parse(Lines().at(0));
   EXPECT_EQ(line["return_sum"], 0);
   EXPECT_EQ(line["return_sum_min"], 0);
@@ -222,17 +224,117 @@ TEST_F(RunReporterTest, ALineHasReturnsAndLossesByName) {
   evaluation.each[0].length = 7;
   evaluation.each[0].returns = {1, 1, std::numeric_limits<double>::quiet_NaN()};
   evaluation.each[0].policies = policy::SlotsForTesting({0, 1, -1});
-  reporter_->OnEvaluation(evaluation, *record.table, 100);
   learner::ProgressRecord next = Rivals();
   next.env_steps = 200;
   reporter_->OnProgress(next);
+  reporter_->OnEvaluation(evaluation, *record.table, 200);
+  reporter_->Settle();
   const nlohmann::json second = nlohmann::json::parse(Lines().at(1));
+  EXPECT_EQ(second["env_steps"], 200) << "an evaluation stands in the line of its own env step";
   EXPECT_EQ(second["evaluation_return_sum"], 2);
+  EXPECT_EQ(second["evaluation_return_mean"], 1);
   EXPECT_EQ(second["evaluation_episode_length_max"], 7);
   EXPECT_EQ(second["evaluation/policy/runner/return_mean"], 1);
   EXPECT_EQ(second["evaluation/agent/agent_1/return_max"], 1);
   EXPECT_FALSE(second.contains("evaluation/agent/agent_2/return_mean")) << "it never appeared";
   EXPECT_FALSE(nlohmann::json::parse(Lines().at(0)).contains("evaluation_return_sum"));
+}
+
+rollout::EvaluationResult OneEpisode(float first, float second) {
+  rollout::EvaluationResult evaluation;
+  evaluation.agents.resize(2);
+  evaluation.each.resize(1);
+  evaluation.each[0].length = 7;
+  evaluation.each[0].returns = {first, second};
+  evaluation.each[0].policies = policy::SlotsForTesting({0, 1});
+  return evaluation;
+}
+
+std::string AllOf(const fs::path& directory, const char* prefix) {
+  std::string all;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    if (!absl::StartsWith(entry.path().filename().string(), prefix)) continue;
+    std::ifstream in(entry.path(), std::ios::binary);
+    all.append(std::istreambuf_iterator<char>(in), {});
+  }
+  return all;
+}
+
+// The evaluation of the last weights, which papers quote, was in no line; the others came a line late.
+TEST_F(RunReporterTest, EachEvaluationHasALineOfItsOwnEnvStep) {
+  const learner::ProgressRecord record = Rivals();
+  Update(100);
+  Update(130);  // no line is due
+  reporter_->OnEvaluation(OneEpisode(1, 2), *record.table, 130);
+  reporter_->Settle();
+  Update(200);
+  reporter_->OnEvaluation(OneEpisode(3, 4), *record.table, 200);  // that of the end: the line is written
+  reporter_->Finish();
+  std::vector<std::pair<int64_t, double>> evaluated;
+  for (const std::string& text : Lines()) {
+    const nlohmann::json line = nlohmann::json::parse(text);
+    evaluated.emplace_back(line["env_steps"], line.value("evaluation_return_sum", -1.0));
+    for (const char* const always : {"updates", "return_sum", "rows_trained"}) EXPECT_TRUE(line.contains(always));
+  }
+  EXPECT_EQ(evaluated, (std::vector<std::pair<int64_t, double>>{{100, -1}, {130, 3}, {200, -1}, {200, 7}}));
+  ASSERT_FALSE(reporter_->evaluation_values().empty());
+  const std::string events = AllOf(directory_, "events.");
+  for (const auto& [name, value] : reporter_->evaluation_values()) {
+    EXPECT_NE(events.find(name), std::string::npos) << name << " has another name in TensorBoard";
+  }
+  EXPECT_NE(events.find("Test-Results/Episode-Rewards/Mean-Score"), std::string::npos) << "the older name";
+}
+
+// With callbacks the last line was written twice, whatever they did.
+TEST_F(RunReporterTest, TheLastLineIsRepeatedForNewsAlone) {
+  std::vector<learner::NamedValue> tracked;
+  double errors = 0;
+  const auto open = [&] {
+    config::ResolvedRun run;
+    run.experiment.write_interval_env_steps = 100;
+    RunReporter::Deps deps{&degradations_, &clock_};
+    deps.tracked = [&] {
+      std::vector<learner::NamedValue> values = std::exchange(tracked, {});
+      values.push_back({"callback_errors", "Callbacks/Errors", errors});
+      return values;
+    };
+    reporter_ = *RunReporter::Open(run, "run", directory_.string(), 0, std::move(deps));
+  };
+  open();
+  learner::ProgressRecord record;
+  record.env_steps = 100;
+  reporter_->OnProgress(record);
+  tracked = {{"Custom/speed", "Custom/speed", 5}};  // before its line is settled
+  reporter_->Settle();
+  reporter_->Finish();
+  ASSERT_EQ(Lines().size(), 1u);
+  EXPECT_EQ(nlohmann::json::parse(Lines()[0])["Custom/speed"], 5);
+  EXPECT_EQ(nlohmann::json::parse(Lines()[0])["callback_errors"], 0);
+  for (const bool by_error : {false, true}) {
+    fs::remove(directory_ / "progress.jsonl");
+    open();
+    Update(100);
+    if (by_error) {
+      ++errors;
+    } else {
+      tracked = {{"Custom/end", "Custom/end", 6}};
+    }
+    reporter_->Finish();
+    ASSERT_EQ(Lines().size(), 2u) << "what came after the line would be lost";
+    EXPECT_EQ(nlohmann::json::parse(Lines()[1]).contains("Custom/end"), !by_error);
+  }
+}
+
+TEST_F(RunReporterTest, APolicyThatLosesRowsIsDegraded) {
+  learner::ProgressRecord record;
+  record.env_steps = 100;
+  record.losing_rows = {"policy \"a\" lost 9 of 10 rows", "policy \"b\" lost 8 of 10 rows"};
+  reporter_->OnProgress(record);
+  EXPECT_EQ(degradations_.List(), std::vector<std::string>{"policy \"a\" lost 9 of 10 rows. policy \"b\" lost 8 of 10 "
+                                                           "rows"});
+  record.losing_rows = {};
+  reporter_->OnProgress(record);
+  EXPECT_TRUE(degradations_.List().empty());
 }
 
 TEST_F(RunReporterTest, PeopleSeeTheLearningRateBesideTheLosses) {

@@ -149,7 +149,8 @@ std::optional<double> EndOfSummary(const std::string& directory, int64_t env_ste
 /// The stop of returns that the last 100 episodes before the checkpoint reach.
 absl::StatusOr<std::optional<std::string>> ReturnsReached(const config::ResolvedRun& run,
                                                           const learner::LearnerState& state) {
-  if (run.stop.episode_return.empty()) return std::nullopt;
+  // By evaluations, the next one decides.
+  if (run.stop.episode_return.empty() || run.evaluation.interval_env_steps > 0) return std::nullopt;
   policy::PolicyTablePtr table = state.table;
   if (table == nullptr) {
     TROUPE_ASSIGN_OR_RETURN(
@@ -158,7 +159,7 @@ absl::StatusOr<std::optional<std::string>> ReturnsReached(const config::Resolved
   learner::EpisodeWindow window(static_cast<int32_t>(run.agent_ids().size()), /*num_infos=*/0);
   window.Restore(state);
   window.KeepPolicies([&table](policy::PolicySlot policy) { return table->Find(policy) != nullptr; });
-  return learner::StopByReturns(run.stop, window.Stats(table->num_slots()), *table);
+  return learner::StopByReturns(run.stop, window.WithoutStrangers().Stats(table->num_slots()), *table);
 }
 
 /// What goes on after `reached`, which begins with the key: a number of stop.episode_return is the sum's.

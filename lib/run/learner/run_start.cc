@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "lib/base/status_macros.h"
+#include "lib/config/external.h"
+#include "lib/rpc/address.h"
 
 namespace troupe::run {
 
@@ -41,6 +43,9 @@ learner::LearnerConfig LearnerConfigOf(const RunSetup& setup, const policy::Poli
   config.policies = policies;
   config.learner_epoch = setup.folder->learner_epoch();
   config.info_columns = run.env_spec.info_columns;
+  // A Unix socket is this user's alone; loopback TCP is anybody's on this machine.
+  const absl::StatusOr<rpc::Address> door = rpc::ParseAddress(config::ExternalOptionsOf(run.config).address);
+  config.strangers_play = run.env.external != nullptr && door.ok() && door->kind == rpc::Address::Kind::kTcp;
   config.best_by_evaluation = run.evaluation.interval_env_steps > 0;
   config.best_by = run.experiment.best_by;
   return config;

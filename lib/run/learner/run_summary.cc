@@ -1,6 +1,8 @@
 #include "lib/run/learner/run_summary.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -68,6 +70,27 @@ std::string TrainingText(const RunSummary& summary) {
   return text;
 }
 
+/// Rows that no update had, by cause, and the policies that lost most as too old. Empty where there are none.
+std::string DroppedText(const learner::ProgressRecord& progress) {
+  const learner::RowCounters& rows = progress.rows;
+  if (rows.dropped == 0) return "";
+  std::string text = absl::StrFormat("%d rows dropped: %d too old (the outcome came after the decision's batch)",
+                                     rows.dropped, rows.aged);
+  std::vector<std::pair<int64_t, policy::PolicySlot>> losers;
+  for (const policy::PolicySlot slot : progress.policy_rows.ids()) {
+    const bool named = progress.table != nullptr && progress.table->Find(slot) != nullptr;
+    if (named && progress.policy_rows[slot].aged > 0) losers.emplace_back(-progress.policy_rows[slot].aged, slot);
+  }
+  std::sort(losers.begin(), losers.end());
+  const size_t shown = std::min(losers.size(), ToldReturns::kFew);
+  for (size_t i = 0; i < shown; ++i) {
+    const policy::PolicySlot slot = losers[i].second;
+    absl::StrAppendFormat(&text, "%s %s %d of %d", i == 0 ? ";" : ",", progress.table->Find(slot)->spec.id.value(),
+                          progress.policy_rows[slot].aged, progress.policy_rows[slot].accepted);
+  }
+  return absl::StrCat(text, absl::StrFormat("; %d let go\n", rows.dropped - rows.aged));
+}
+
 std::string EvaluationText(const RunSummary& summary) {
   const rollout::EvaluationResult& result = *summary.evaluation;
   const std::string by_policy = PolicyLines(summary.evaluation_returns.few_policies);
@@ -122,10 +145,12 @@ std::string SummaryJson(const RunSummary& summary) {
                          {"trained", rows.trained},
                          {"queued", rows.queued},
                          {"dropped", rows.dropped},
+                         {"aged", rows.aged},
                          {"rolled_back", rows.rolled_back}}},
            {"evaluation", EvaluationOf(summary)},
            {"evaluation_error", summary.evaluation_error.empty() ? Json(nullptr) : Json(summary.evaluation_error)},
            {"degraded", summary.degraded}});
+  for (const auto& [key, value] : summary.evaluation_values) json[key] = Optional(value);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -143,6 +168,7 @@ std::string SummaryText(const RunSummary& summary) {
     absl::StrAppend(&text, "evaluation FAILED: ", summary.evaluation_error, "\n");
   }
   if (summary.evaluation) absl::StrAppend(&text, EvaluationText(summary));
+  absl::StrAppend(&text, DroppedText(progress));
   for (const std::string& words : summary.degraded) absl::StrAppend(&text, "DEGRADED: ", words, "\n");
   absl::StrAppend(&text, "results in ", summary.directory, "\n");
   return text;

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lib/learner/named_values.h"
@@ -38,8 +39,10 @@ struct RunSummary {
   ToldReturns returns;               ///< of the last 100 episodes in training
   std::optional<rollout::EvaluationResult> evaluation;  ///< of the last weights
   ToldReturns evaluation_returns;                       ///< of that
-  std::string evaluation_error;                         ///< why there is none although one was due
-  std::vector<std::string> degraded;                    ///< what could not be written at the end (Degradations)
+  /// Of that, by the names that progress.jsonl has.
+  std::vector<std::pair<std::string, double>> evaluation_values;
+  std::string evaluation_error;       ///< why there is none although one was due
+  std::vector<std::string> degraded;  ///< what could not be written at the end (Degradations)
 };
 
 /// One JSON object on one line: run, directory, reason, env_steps, agent_steps, updates, episodes, wall_clock_s,
@@ -47,7 +50,8 @@ struct RunSummary {
 /// best_return (number or null), policies and agents {ID: {return_mean, return_min, return_max}}, policies_rest and
 /// agents_rest {count, return_min, …} where there are more than NamedValues::kMost, env_errors and the other counts of
 /// environments, rows {…}, evaluation (as `troupe evaluate --json`, with policies {ID: {mean, min, max}}, at most as
-/// many agents and policies; or null), evaluation_error (text or null), degraded.
+/// many agents and policies; or null), the same by the names of progress.jsonl (evaluation_return_sum and so on),
+/// evaluation_error (text or null), degraded.
 std::string SummaryJson(const RunSummary& summary);
 /// The same for people.
 std::string SummaryText(const RunSummary& summary);

@@ -27,15 +27,25 @@ int64_t UpdateLoop::env_steps() const {
 
 absl::StatusOr<learner::StepOutcome> UpdateLoop::Step(absl::Duration timeout) {
   learner::StepOutcome outcome = deps_.learner->Step(timeout);
-  if (outcome.kind == learner::StepOutcome::Kind::kFailed) return outcome;
+  if (outcome.kind == learner::StepOutcome::Kind::kFailed) {
+    deps_.reporter->Settle();
+    return outcome;
+  }
   if (outcome.kind == learner::StepOutcome::Kind::kUpdated) TROUPE_RETURN_IF_ERROR(AfterUpdate());
   TROUPE_RETURN_IF_ERROR(ServeControl());
+  // What callbacks track in an update belongs to its line.
+  if (deps_.callbacks == nullptr || deps_.callbacks->AwaitIdle(absl::ZeroDuration())) SettleUnlessLast();
   return outcome;
+}
+
+void UpdateLoop::SettleUnlessLast() {
+  if (!deps_.learner->ends()) deps_.reporter->Settle();
 }
 
 absl::Status UpdateLoop::ServeControl() {
   deps_.policies->Step();
   for (CheckpointLoop::Done& done : deps_.control->TakeCheckpointRequests()) {
+    SettleUnlessLast();
     TROUPE_RETURN_IF_ERROR(SaveState(true, std::move(done)));
   }
   return absl::OkStatus();
@@ -73,8 +83,9 @@ absl::Status UpdateLoop::AfterUpdate() {
   const bool evaluated =
       Crossed(deps_.run->evaluation.interval_env_steps, before, seen_env_steps_) && EvaluateInTraining();
   const bool due = Crossed(deps_.run->experiment.checkpoint_interval_env_steps, before, seen_env_steps_);
-  if (due || evaluated) return SaveState(due, nullptr);
-  return absl::OkStatus();
+  if (!due && !evaluated) return absl::OkStatus();
+  SettleUnlessLast();
+  return SaveState(due, nullptr);
 }
 
 absl::StatusOr<rollout::EvaluationResult> UpdateLoop::Evaluate() {

@@ -61,6 +61,9 @@ class UpdateLoop {
   absl::Status AfterUpdate();
   /// What was asked of the control handler.
   absl::Status ServeControl();
+  /// Writes the line of the last update, before a state is saved from which a run may go on, or once callbacks have
+  /// said what belongs to it. The last line of a run waits for the end: for the evaluation of the last weights.
+  void SettleUnlessLast();
   /// Whether it succeeded; a failure is a degradation.
   bool EvaluateInTraining();
 
