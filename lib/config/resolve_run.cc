@@ -44,6 +44,9 @@ constexpr int64_t kDefaultStopEnvSteps = 1000000;
 constexpr int64_t kWritesPerRun = 100;  // skrl's meaning of auto
 constexpr absl::Duration kLongestWritePause = absl::Seconds(5);
 constexpr int64_t kCheckpointsPerRun = 10;
+constexpr absl::Duration kFirstCheckpointAfter = absl::Seconds(10);
+constexpr absl::Duration kLongestCheckpointPause = absl::Minutes(1);
+constexpr absl::Duration kLongestEvaluationPause = absl::Hours(1);
 constexpr int64_t kUpdatesPerCheckpoint = 50;  // where nothing says how long the run is
 constexpr int64_t kMaxSteps = int64_t{1} << 60;
 constexpr absl::Duration kPatienceWithClients = absl::Hours(24 * 365);
@@ -295,6 +298,11 @@ absl::Status FillResults(ResolvedRun* run) {
       config.has_checkpoint_interval()
           ? std::max<int64_t>(0, config.checkpoint_interval())
           : std::max<int64_t>(1, planned > 0 ? planned / kCheckpointsPerRun : batch * kUpdatesPerCheckpoint);
+  if (!config.has_checkpoint_interval()) {
+    experiment.first_checkpoint_after = kFirstCheckpointAfter;
+    experiment.longest_checkpoint_pause = kLongestCheckpointPause;
+  }
+  experiment.final_checkpoint = config.final_checkpoint();
   experiment.keep_checkpoints = config.keep_checkpoints();
   experiment.store_separately = config.store_separately();
   experiment.wandb = config.wandb();
@@ -308,6 +316,12 @@ absl::Status FillResults(ResolvedRun* run) {
   run->evaluation.seed = static_cast<uint64_t>(evaluation.seed());
   run->evaluation.at_end = evaluation.at_end();
   run->evaluation.video_interval = evaluation.video_interval();
+  run->evaluation.max_episode_steps = evaluation.max_episode_steps();
+  if (!evaluation.has_time_limit_s()) {
+    run->evaluation.longest_pause = kLongestEvaluationPause;
+  } else if (evaluation.time_limit_s() > 0) {
+    run->evaluation.time_limit = absl::Seconds(evaluation.time_limit_s());
+  }
   if (IsExternal(run->config)) {
     run->evaluation.at_end = false;
     if (evaluation.interval() > 0) {

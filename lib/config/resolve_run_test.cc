@@ -33,6 +33,12 @@ TEST_F(ResolveRunTest, SharedPolicyWithCentralCriticByDefault) {
   EXPECT_EQ(run.stop.env_steps, 1000000);
   EXPECT_EQ(run.experiment.write_interval_env_steps, 10000);
   EXPECT_EQ(run.experiment.checkpoint_interval_env_steps, 100000);
+  EXPECT_EQ(run.experiment.first_checkpoint_after, absl::Seconds(10));
+  EXPECT_EQ(run.experiment.longest_checkpoint_pause, absl::Minutes(1));
+  EXPECT_TRUE(run.experiment.final_checkpoint);
+  EXPECT_EQ(run.evaluation.max_episode_steps, 100000);
+  EXPECT_EQ(run.evaluation.time_limit, absl::InfiniteDuration());
+  EXPECT_EQ(run.evaluation.longest_pause, absl::Hours(1));
   EXPECT_EQ(run.algorithm, "mappo");
   EXPECT_EQ(run.rollout.seed, 1u);
 }
@@ -210,8 +216,8 @@ rollout_fragment_length: 5
 device: cpu
 learner_threads: 2
 stop: {updates: 10, wall_clock: 1.5, episode_return: 3}
-evaluation: {interval: 100, episodes: 7, num_workers: 2, deterministic: true, seed: 4, at_end: false, video_interval: 3}
-experiment: {directory: out, experiment_name: x, checkpoint_interval: 0, keep_checkpoints: 2, wandb_kwargs: {project: p, config: {sizes: [1, 2.5, null]}}}
+evaluation: {interval: 100, episodes: 7, num_workers: 2, deterministic: true, seed: 4, at_end: false, video_interval: 3, max_episode_steps: 9, time_limit_s: 1.5}
+experiment: {directory: out, experiment_name: x, checkpoint_interval: 0, final_checkpoint: false, keep_checkpoints: 2, wandb_kwargs: {project: p, config: {sizes: [1, 2.5, null]}}}
 learner: {join_timeout_s: 1, worker_timeout_s: 2.5, grant_timeout_s: 90}
 )");
   EXPECT_EQ(run.seed, 9u);
@@ -239,6 +245,9 @@ learner: {join_timeout_s: 1, worker_timeout_s: 2.5, grant_timeout_s: 90}
   EXPECT_EQ(run.stop.episode_return[0].at_least, 3);
   EXPECT_EQ(run.experiment.write_interval_env_steps, 400);
   EXPECT_EQ(run.experiment.checkpoint_interval_env_steps, 0);
+  EXPECT_EQ(run.experiment.first_checkpoint_after, absl::InfiniteDuration());
+  EXPECT_EQ(run.experiment.longest_checkpoint_pause, absl::InfiniteDuration());
+  EXPECT_FALSE(run.experiment.final_checkpoint);
   EXPECT_EQ(run.experiment.keep_checkpoints, 2);
   EXPECT_EQ(run.experiment.directory, "out");
   EXPECT_EQ(std::get<std::string>(*env::FindArg(run.experiment.wandb_kwargs, "project")), "p");
@@ -250,6 +259,9 @@ learner: {join_timeout_s: 1, worker_timeout_s: 2.5, grant_timeout_s: 90}
   EXPECT_EQ(run.evaluation.seed, 4u);
   EXPECT_FALSE(run.evaluation.at_end);
   EXPECT_EQ(run.evaluation.video_interval, 3);
+  EXPECT_EQ(run.evaluation.max_episode_steps, 9);
+  EXPECT_EQ(run.evaluation.time_limit, absl::Milliseconds(1500));
+  EXPECT_EQ(run.evaluation.longest_pause, absl::InfiniteDuration());
   EXPECT_EQ(run.learner.worker_timeout, absl::Milliseconds(2500));
   EXPECT_EQ(run.learner.grant_timeout.fixed, absl::Seconds(90));
   EXPECT_EQ(run.limits.max_abs_return, 1e12);

@@ -34,22 +34,29 @@ struct ExperimentOptions {
   int64_t write_interval_env_steps = 0;  ///< between lines of progress.jsonl and event files; 0: never
   absl::Duration longest_write_pause = absl::InfiniteDuration();  ///< a line is due after it, whatever was trained
   std::optional<learner::Score> best_by;      ///< nullopt: LearnerConfig::best_by says what that means
-  int64_t checkpoint_interval_env_steps = 0;  ///< 0: never (a drain and the end still write one)
-  int64_t keep_checkpoints = 3;               ///< besides `best`
-  bool store_separately = false;              ///< a file per module in a checkpoint
+  int64_t checkpoint_interval_env_steps = 0;  ///< 0: never
+  /// One is due, too, this long after training began without one, and this long after the one before it.
+  absl::Duration first_checkpoint_after = absl::InfiniteDuration();
+  absl::Duration longest_checkpoint_pause = absl::InfiniteDuration();
+  bool final_checkpoint = true;   ///< one at the end, however the run ends
+  int64_t keep_checkpoints = 3;   ///< besides `best`
+  bool store_separately = false;  ///< a file per module in a checkpoint
   bool wandb = false;
   env::ArgMap wandb_kwargs;
 };
 
 /// `evaluation`: episodes on separate environments with frozen policies.
 struct EvaluationOptions {
-  int64_t interval_env_steps = 0;  ///< between evaluations during training; 0: none
-  int64_t episodes = 100;          ///< exactly so many, each from its own seed
-  int32_t num_workers = 1;         ///< threads that play them
-  bool deterministic = false;      ///< the distribution's mode instead of a sample
-  uint64_t seed = 0;               ///< of the episodes (stream kEvaluation)
-  bool at_end = true;              ///< one more evaluation when training ended
-  int64_t video_interval = 0;      ///< evaluations from one that is filmed to the next; 0: none is
+  int64_t interval_env_steps = 0;       ///< between evaluations during training; 0: none
+  int64_t episodes = 100;               ///< exactly so many, each from its own seed
+  int32_t num_workers = 1;              ///< threads that play them
+  bool deterministic = false;           ///< the distribution's mode instead of a sample
+  uint64_t seed = 0;                    ///< of the episodes (stream kEvaluation)
+  bool at_end = true;                   ///< one more evaluation when training ended
+  int64_t video_interval = 0;           ///< evaluations from one that is filmed to the next; 0: none is
+  int64_t max_episode_steps = 100'000;  ///< env steps after which an episode is cut; 0: no bound
+  absl::Duration time_limit = absl::InfiniteDuration();     ///< of one evaluation
+  absl::Duration longest_pause = absl::InfiniteDuration();  ///< in which no episode of one ends
 };
 
 /// A configuration that has met its environment: what every process of a run is built from. The same RunConfig and

@@ -4,8 +4,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <map>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -32,6 +35,27 @@ struct FaultCase {
   bool kills;  ///< the process
   std::string says;
 };
+
+// A step takes as long as Python wants; the end of what waits for it must not.
+TEST(AbandonedTest, NobodyWaitsForAStepOrAStart) {
+  const auto abandoned = std::make_shared<std::atomic<bool>>(false);
+  HostOptions options = Options(1);
+  options.abandoned = abandoned;
+  options.step_timeout = absl::Hours(1);
+  options.start_timeout = absl::Hours(1);
+  auto pool = MakePool("Faulty", options, {{"faults", "hang"}, {"at_step", int64_t{1}}});
+  ASSERT_TRUE(pool.ok());
+  Player hangs(**pool, 0);
+  ASSERT_TRUE(hangs.Reset().ok());
+  std::thread person([&] { *abandoned = true; });
+  const absl::Status status = hangs.Step(1);
+  person.join();
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("nobody waits for Python process"));
+  EXPECT_TRUE(absl::IsCancelled(hangs.Reset()));
+  *abandoned = false;
+  EXPECT_TRUE(hangs.Reset().ok()) << "another process takes its place";
+}
 
 class FaultTest : public ::testing::TestWithParam<FaultCase> {};
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,8 @@ struct HostOptions {
   std::string
       observation_fn;        ///< makes what agents observe of what environments give, `python:MODULE:NAME`; empty: none
   bool global_state = true;  ///< ask environments for their global state, which may cost them time
+  /// While it is true nobody waits for a process: it is killed, with CANCELLED. nullptr: never.
+  std::shared_ptr<const std::atomic<bool>> abandoned;
 
   friend bool operator==(const HostOptions&, const HostOptions&) = default;
 };

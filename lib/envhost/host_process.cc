@@ -74,6 +74,7 @@ absl::StatusOr<ProcessOrder> ProcessOrder::Make(const HostOptions& options, nloh
   TROUPE_ASSIGN_OR_RETURN(order.package_folder, FindPackage());
   order.start_timeout = options.start_timeout;
   order.step_timeout = options.step_timeout;
+  order.abandoned = options.abandoned;
   start.update({{"op", "start"}, {"version", kLayoutVersion}, {"path", options.path}, {"usual_step", FindUsualStep()}});
   order.start_message = start.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return order;
@@ -150,6 +151,7 @@ absl::Status HostProcess::TakeDescription(absl::Duration wait) {
     }
     return DieLocked(absl::StatusCode::kUnavailable, why, false);
   }
+  TROUPE_RETURN_IF_ERROR(DieIfAbandonedLocked());
   if (start_time_.Look(order_.clock->SteadyNow()) > order_.start_timeout) {
     return DieLocked(
         absl::StatusCode::kDeadlineExceeded,
@@ -399,11 +401,17 @@ absl::Status HostProcess::CheckAlive() {
   base::MutexLock lock(&child_mutex_);
   if (!death_.ok()) return death_;
   child_->DrainOutput();
-  if (!child_->Ended()) return absl::OkStatus();
+  if (!child_->Ended()) return DieIfAbandonedLocked();
   return DieLocked(absl::StatusCode::kUnavailable,
                    absl::StrCat("Python process ", pid_, " ", child_->HowItEnded(),
                                 child_->LastOutput().empty() ? "" : "; it printed: ", child_->LastOutput()),
                    false);
+}
+
+absl::Status HostProcess::DieIfAbandonedLocked() {
+  if (order_.abandoned == nullptr || !order_.abandoned->load(std::memory_order_relaxed)) return absl::OkStatus();
+  return DieLocked(absl::StatusCode::kCancelled,
+                   absl::StrCat("nobody waits for Python process ", pid_, " any more; it was killed"), false);
 }
 
 absl::Status HostProcess::DieLocked(absl::StatusCode code, const std::string& why, bool timed_out) {

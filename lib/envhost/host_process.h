@@ -33,7 +33,8 @@ struct ProcessOrder {
   std::string start_message;   ///< the first line of the control channel
   absl::Duration start_timeout;
   absl::Duration step_timeout;
-  base::Clock* clock = &base::Clock::Real();  ///< of the timeouts
+  std::shared_ptr<const std::atomic<bool>> abandoned;  ///< as HostOptions has it
+  base::Clock* clock = &base::Clock::Real();           ///< of the timeouts
 
   /// What `options` say, and `start` as the message. NOT_FOUND for an interpreter or package folder that is not there,
   /// INVALID_ARGUMENT for options out of range.
@@ -148,6 +149,8 @@ class HostProcess {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(child_mutex_);
   /// Logs output and notices an end. OK while it lives.
   absl::Status CheckAlive();
+  /// Kills it where the order says that nobody waits any more.
+  absl::Status DieIfAbandonedLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(child_mutex_);
   /// CheckAlive, and kills a process that has worked on one request for too long. `often`: does nothing when that was
   /// done a moment ago.
   absl::Status Look(bool often);

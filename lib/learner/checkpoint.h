@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "lib/base/ids.h"
 #include "lib/policy/learn_group.h"
 #include "lib/policy/policy_table.h"
@@ -70,6 +71,12 @@ class CheckpointStore {
   virtual ~CheckpointStore() = default;
   /// Durable when it returns OK. `is_best` also moves `best`; a state without `best_by` removes it.
   virtual absl::Status Save(const LearnerState& state, bool is_best) = 0;
+  /// A checkpoint at `path`, which is absolute and outside the run's folder; durable when it returns OK. Replaces a
+  /// checkpoint that is there. ALREADY_EXISTS: something else is; NOT_FOUND: its folder is not there; INVALID_ARGUMENT:
+  /// `path` lies in a run.
+  virtual absl::Status SaveTo(const LearnerState& state, const std::string& path) = 0;
+  /// Removes all checkpoints but the newest `keep` (at least 1), the newest and the best; how many it has removed.
+  virtual absl::StatusOr<int64_t> Prune(int keep) = 0;
 };
 
 }  // namespace troupe::learner

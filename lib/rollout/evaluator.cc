@@ -55,6 +55,7 @@ EvaluationResult Aggregate(const env::EnvSpec& spec, std::vector<EvaluatedEpisod
     sums.push_back(episode.return_sum());
     means.push_back(episode.return_mean());
     lengths.push_back(static_cast<double>(episode.length));
+    result.cut += episode.cut ? 1 : 0;
   }
   result.return_sum = MeanAndStd(sums);
   result.return_mean = MeanAndStd(means);
@@ -136,15 +137,20 @@ absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(RolloutConfig confi
   return evaluator;
 }
 
+absl::Status Evaluator::CheckCancelled() const {
+  if (request_.cancelled == nullptr || !request_.cancelled->load(std::memory_order_relaxed)) return absl::OkStatus();
+  return absl::CancelledError("the evaluation was cancelled");
+}
+
 absl::Status Evaluator::Show(size_t place, bool over) const {
-  if (watcher_ == nullptr) return absl::OkStatus();
+  if (request_.watcher == nullptr) return absl::OkStatus();
   const Place& p = *places_[place];
-  return watcher_->OnState({.episode = first_episode_ + p.number,
-                            .step = p.step,
-                            .over = over,
-                            .env = *envs_[place],
-                            .returns = p.returns,
-                            .policies = p.policy});
+  return request_.watcher->OnState({.episode = request_.first_episode + p.number,
+                                    .step = p.step,
+                                    .over = over,
+                                    .env = *envs_[place],
+                                    .returns = p.returns,
+                                    .policies = p.policy});
 }
 
 absl::Status Evaluator::StartEpisode(size_t place, int64_t number, uint64_t seed) {
@@ -155,6 +161,7 @@ absl::Status Evaluator::StartEpisode(size_t place, int64_t number, uint64_t seed
 }
 
 absl::Status Evaluator::ResetPlace(size_t place, uint64_t seed) {
+  TROUPE_RETURN_IF_ERROR(CheckCancelled());
   Place& p = *places_[place];
   p.step = 0;
   std::fill(p.policy.begin(), p.policy.end(), policy::kNoPolicy);
@@ -222,7 +229,8 @@ absl::Status Evaluator::Gather(size_t place) {
 absl::Status Evaluator::StepAll(std::vector<EvaluatedEpisode>& episodes, uint64_t seed) {
   // Where environments compute elsewhere, all at the same time. What was started is finished, whatever happens.
   const bool elsewhere = envs_[0]->runs_elsewhere();
-  absl::Status first;
+  absl::Status first = CheckCancelled();
+  if (!first.ok()) return first;
   for (size_t place = 0; place < places_.size(); ++place) {
     Place& p = *places_[place];
     if (p.number < 0) continue;
@@ -240,6 +248,7 @@ absl::Status Evaluator::StepAll(std::vector<EvaluatedEpisode>& episodes, uint64_
 absl::Status Evaluator::BeginAgain(size_t place, absl::Status status, uint64_t seed) {
   Place& p = *places_[place];
   while (!status.ok()) {
+    TROUPE_RETURN_IF_ERROR(CheckCancelled());
     if (++p.tries >= kMaxTries) {
       return absl::Status(status.code(), absl::StrCat("evaluation episode ", p.number, " failed ", kMaxTries,
                                                       " times, the last time: ", std::string(status.message())));
@@ -296,10 +305,12 @@ absl::Status Evaluator::StepPlace(size_t place, std::vector<EvaluatedEpisode>& e
     if (reward != 0.0 && p.policy[slot] == policy::kNoPolicy) TROUPE_RETURN_IF_ERROR(MapAgent(p, slot));
     p.returns[slot] += reward;
   }
-  if (!buffers_.all_done(env)) return absl::OkStatus();
+  const bool ended = buffers_.all_done(env);
+  if (!ended && (request_.max_episode_steps == 0 || p.step < request_.max_episode_steps)) return absl::OkStatus();
   TROUPE_RETURN_IF_ERROR(Show(place, /*over=*/true));
   EvaluatedEpisode& episode = episodes[static_cast<size_t>(p.number)];
   episode.length = p.step;
+  episode.cut = !ended;
   episode.seed = env::EpisodeSeed{seed, EnvIdOf(p.number), 0}.ResetSeed();
   episode.policies = p.policy;
   for (size_t slot = 0; slot < p.policy.size(); ++slot) {
@@ -307,6 +318,7 @@ absl::Status Evaluator::StepPlace(size_t place, std::vector<EvaluatedEpisode>& e
                                                                   : p.returns[slot]);
   }
   p.number = -1;
+  if (request_.ended != nullptr) request_.ended->fetch_add(1, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
@@ -319,8 +331,7 @@ absl::StatusOr<EvaluationResult> Evaluator::Run(const EvaluationRequest& request
     return absl::InvalidArgumentError(
         absl::StrCat("got weights of ", weights.size(), " policies, expected ", config_.policies.size()));
   }
-  first_episode_ = request.first_episode;
-  watcher_ = request.watcher;
+  request_ = request;
   const uint64_t seed = EvaluationSeed(request.seed);
   for (const policy::PolicySlot slot : config_.policies.ids()) {
     const policy::PolicySpec& spec = config_.policies[slot];

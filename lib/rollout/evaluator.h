@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -44,6 +45,9 @@ struct EvaluationRequest {
   bool deterministic = false;         ///< the distribution's mode instead of a sample
   uint64_t seed = 0;                  ///< mixed with stream kEvaluation, so that no episode is one of training
   EpisodeWatcher* watcher = nullptr;  ///< nullptr: nobody
+  int64_t max_episode_steps = 0;      ///< env steps after which an episode is cut; 0: no bound
+  const std::atomic<bool>* cancelled = nullptr;  ///< true: the evaluation ends with CANCELLED; nullptr: never
+  std::atomic<int64_t>* ended = nullptr;         ///< counts the episodes that have ended; nullptr: nobody asks
 };
 
 struct MeanStd {
@@ -57,6 +61,7 @@ struct EvaluatedEpisode {
   /// By agent slot: who played it; kNoPolicy for agents that never appeared.
   std::vector<policy::PolicySlot> policies;
   uint64_t seed = 0;  ///< its env::EpisodeSeed::ResetSeed
+  bool cut = false;   ///< it had not ended after EvaluationRequest::max_episode_steps
 
   /// Over the agents that appeared; 0 when none did.
   double return_sum() const;
@@ -71,6 +76,7 @@ struct EvaluatedAgent {
 /// Outcome of an evaluation; sum and mean are over the agents that appeared in an episode.
 struct EvaluationResult {
   int64_t episodes = 0;
+  int64_t cut = 0;  ///< of these
   MeanStd return_sum;
   MeanStd return_mean;
   std::vector<EvaluatedAgent> agents;  ///< by agent slot
@@ -85,9 +91,9 @@ EvaluationResult Aggregate(const env::EnvSpec& spec, std::vector<EvaluatedEpisod
 /// normalizers as the weights bring them.
 ///
 /// Episode i has the random numbers of (seed, env id i, ordinal 0) whatever is played beside it, and every episode that
-/// is begun is finished and counted: exactly `episodes` of them, without a bias to short ones. The numbers of parallel
-/// environments and their order change nothing but the speed. What policies remember of its agents begins
-/// at zero with each episode.
+/// is begun is finished, or cut after max_episode_steps, and counted: exactly `episodes` of them, without a bias to
+/// short ones. The numbers of parallel environments and their order change nothing but the speed. What policies
+/// remember of its agents begins at zero with each episode.
 ///
 /// Made and used by one thread; blocks as long as the environments do.
 class Evaluator {
@@ -101,7 +107,8 @@ class Evaluator {
   ~Evaluator();
 
   /// `weights` by policy slot; those of a class without are not looked at. INVALID_ARGUMENT for weights that do not fit
-  /// or no episodes; an error that an environment gives in each of an episode's kMaxTries tries ends the evaluation.
+  /// or no episodes; CANCELLED as the request says, before the next call of an environment; an error that an
+  /// environment gives in each of an episode's kMaxTries tries ends the evaluation.
   absl::StatusOr<EvaluationResult> Run(const EvaluationRequest& request,
                                        absl::Span<const policy::WeightSnapshotPtr> weights);
 
@@ -110,6 +117,8 @@ class Evaluator {
   struct Rows;   // of one policy, in one round
   Evaluator(RolloutConfig config, std::vector<std::unique_ptr<env::CheckedEnv>> envs);
 
+  /// CANCELLED once the request says so.
+  absl::Status CheckCancelled() const;
   /// Tells the watcher, where there is one.
   absl::Status Show(size_t place, bool over) const;
   absl::Status StartEpisode(size_t place, int64_t number, uint64_t seed);
@@ -128,12 +137,13 @@ class Evaluator {
   absl::Status MapAgent(Place& place, size_t slot);
 
   /// The env id that stands for the `index`-th episode of this Run.
-  base::EnvId EnvIdOf(int64_t index) const { return base::EnvId(static_cast<uint32_t>(first_episode_ + index)); }
+  base::EnvId EnvIdOf(int64_t index) const {
+    return base::EnvId(static_cast<uint32_t>(request_.first_episode + index));
+  }
 
   const RolloutConfig config_;
-  int64_t first_episode_ = 0;
-  EpisodeWatcher* watcher_ = nullptr;
-  IncidentLog incidents_;  ///< what was said of episodes that failed
+  EvaluationRequest request_;  ///< of this Run
+  IncidentLog incidents_;      ///< what was said of episodes that failed
   std::vector<std::unique_ptr<env::CheckedEnv>> envs_;
   env::SlotBuffers buffers_;
   std::vector<policy::MappedAgent> mapped_;  // of the episode whose agent is being mapped

@@ -1,5 +1,6 @@
 #include "lib/rollout/evaluator.h"
 
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -145,6 +146,56 @@ TEST(EvaluatorTest, AWatcherSeesEveryStateOfEveryEpisode) {
   const RolloutConfig config = RandomConfig();
   const absl::Status refused = (*Evaluator::Create(config, 3))->Run(request, ScriptedWeights(config, 3)).status();
   EXPECT_EQ(refused.message(), "no film left");
+}
+
+/// One agent, rewarded 1 in each of 1,000 env steps.
+RolloutConfig LongConfig() {
+  Script script = {{.observe = {0}}};
+  for (int step = 0; step < 999; ++step) script.push_back({.observe = {0}, .rewards = {{0, 1.0f}}});
+  script.push_back({.observe = {0}, .rewards = {{0, 1.0f}}, .terminate_all = true});
+  return ScriptedConfig(
+      {.agents = 1}, [=] { return MakeScriptedEnv({.agents = 1}, script); }, 1);
+}
+
+TEST(EvaluatorTest, AnEpisodeThatDoesNotEndIsCutAndSaidToBe) {
+  const EvaluationResult cut = Evaluate(LongConfig(), 2, {.episodes = 5, .max_episode_steps = 999});
+  EXPECT_EQ(cut.episodes, 5);
+  EXPECT_EQ(cut.cut, 5);
+  EXPECT_EQ(cut.return_sum.mean, 999.0);
+  for (const EvaluatedEpisode& episode : cut.each) {
+    EXPECT_TRUE(episode.cut);
+    EXPECT_EQ(episode.length, 999);
+  }
+  for (const int64_t bound : {1000, 0}) {
+    const EvaluationResult whole = Evaluate(LongConfig(), 2, {.episodes = 5, .max_episode_steps = bound});
+    EXPECT_EQ(whole.cut, 0) << bound;
+    EXPECT_EQ(whole.return_sum.mean, 1000.0);
+    EXPECT_FALSE(whole.each[4].cut);
+  }
+}
+
+TEST(EvaluatorTest, OneThatIsCancelledEndsAtTheNextStepAndPlaysAgain) {
+  class Watcher final : public EpisodeWatcher {
+   public:
+    absl::Status OnState(const WatchedState& state) override {
+      ++states;
+      if (state.episode == 3 && state.step == 100) cancelled = true;
+      return absl::OkStatus();
+    }
+    std::atomic<bool> cancelled{false};
+    int64_t states = 0;
+  };
+  Watcher watcher;
+  std::atomic<int64_t> ended{0};
+  const RolloutConfig config = LongConfig();
+  const auto weights = ScriptedWeights(config, 3);
+  const auto evaluator = *Evaluator::Create(config, 2);
+  const EvaluationRequest request = {
+      .episodes = 1000, .watcher = &watcher, .cancelled = &watcher.cancelled, .ended = &ended};
+  EXPECT_TRUE(absl::IsCancelled(evaluator->Run(request, weights).status()));
+  EXPECT_EQ(watcher.states, 2 * (1001 + 101)) << "no step more";
+  EXPECT_EQ(ended, 2);
+  EXPECT_EQ(evaluator->Run({.episodes = 5}, weights)->return_sum.mean, 1000.0);
 }
 
 TEST(EvaluatorTest, RunsAgainWithTheSameResult) {

@@ -15,11 +15,21 @@ absl::StatusOr<std::unique_ptr<ControlClient>> ControlClient::Connect(const std:
   return std::unique_ptr<ControlClient>(new ControlClient(absl::StrCat("learner at ", path), std::move(channel)));
 }
 
-absl::StatusOr<int64_t> ControlClient::Checkpoint(absl::Duration timeout) {
-  TROUPE_ASSIGN_OR_RETURN(const v1::CheckpointReply reply,
-                          (CallUnary<v1::Control, v1::CheckpointReply>(channel_, "Checkpoint", v1::CheckpointRequest(),
-                                                                       timeout, learner_)));
+absl::StatusOr<int64_t> ControlClient::Checkpoint(const std::string& to, absl::Duration timeout) {
+  v1::CheckpointRequest request;
+  request.set_to(to);
+  TROUPE_ASSIGN_OR_RETURN(const v1::CheckpointReply reply, (CallUnary<v1::Control, v1::CheckpointReply>(
+                                                               channel_, "Checkpoint", request, timeout, learner_)));
   return reply.env_steps();
+}
+
+absl::StatusOr<int64_t> ControlClient::PruneCheckpoints(int64_t keep, absl::Duration timeout) {
+  v1::PruneCheckpointsRequest request;
+  request.set_keep(keep);
+  TROUPE_ASSIGN_OR_RETURN(
+      const v1::PruneCheckpointsReply reply,
+      (CallUnary<v1::Control, v1::PruneCheckpointsReply>(channel_, "PruneCheckpoints", request, timeout, learner_)));
+  return reply.removed();
 }
 
 absl::Status ControlClient::Drain(const std::string& reason, absl::Duration timeout) {

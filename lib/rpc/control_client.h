@@ -19,8 +19,11 @@ class ControlClient {
   /// Errors as DialControl.
   static absl::StatusOr<std::unique_ptr<ControlClient>> Connect(const std::string& path);
 
-  /// The env steps that name the checkpoint, once it is durable.
-  absl::StatusOr<int64_t> Checkpoint(absl::Duration timeout);
+  /// The env steps of the checkpoint, once it is durable. `to`: where it goes, an absolute path where the learner runs;
+  /// empty: into the run, named by the env steps.
+  absl::StatusOr<int64_t> Checkpoint(const std::string& to, absl::Duration timeout);
+  /// How many checkpoints of the run were removed, so that the newest `keep`, the newest and the best are left.
+  absl::StatusOr<int64_t> PruneCheckpoints(int64_t keep, absl::Duration timeout);
   /// The learner ends as after SIGTERM.
   absl::Status Drain(const std::string& reason, absl::Duration timeout);
   /// The revision of the table with the change, once it is done. Errors: Control.ChangePolicies'.

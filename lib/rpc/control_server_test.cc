@@ -104,7 +104,7 @@ TEST_F(ControlServerTest, TheLearnersUserLooksAndChanges) {
   Start();
   const auto client = ControlClient::Connect(path());
   ASSERT_TRUE(client.ok()) << client.status();
-  EXPECT_EQ(*(*client)->Checkpoint(absl::Seconds(10)), 456);
+  EXPECT_EQ(*(*client)->Checkpoint("", absl::Seconds(10)), 456);
   EXPECT_EQ(MonitorClient::AtControlSocket(path())->Status(absl::Seconds(10))->run_name, "fake");
   EXPECT_TRUE((*client)->Drain("deploy", absl::Seconds(10)).ok());
   ASSERT_EQ(endpoint_.callers().size(), 3u);

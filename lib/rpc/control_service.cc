@@ -1,7 +1,9 @@
 #include "lib/rpc/control_service.h"
 
 #include <exception>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/rpc/caller.h"
 #include "lib/rpc/convert.h"
@@ -17,17 +19,51 @@ grpc::Status FromException(const std::exception& e) { return grpc::Status(grpc::
 
 }  // namespace
 
-grpc::ServerUnaryReactor* ControlService::Checkpoint(grpc::CallbackServerContext* context, const grpc::ByteBuffer*,
-                                                     grpc::ByteBuffer* reply) {
+grpc::ServerUnaryReactor* ControlService::Checkpoint(grpc::CallbackServerContext* context,
+                                                     const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  v1::CheckpointRequest parsed;
+  absl::Status read = ParseBounded(*request, kAnswerLimit, &parsed);
+  const std::string& to = parsed.to();
+  if (read.ok() && (to.size() > kMaxPathBytes || to.find('\0') != std::string::npos)) {
+    read = absl::InvalidArgumentError(absl::StrCat("to: got ", to.size(), " bytes, expected a path of at most ",
+                                                   kMaxPathBytes, " bytes without a zero byte"));
+  }
+  if (!read.ok()) {
+    reactor->Finish(ToGrpc(read));
+    return reactor;
+  }
   // The call, and with it the reply, lives until Finish.
-  handler_->RequestCheckpoint(CallerOf(*context, Door::kControl, nullptr),
+  handler_->RequestCheckpoint(CallerOf(*context, Door::kControl, nullptr), to,
                               [reactor, reply](const absl::StatusOr<int64_t>& env_steps) {
                                 v1::CheckpointReply message;
                                 message.set_env_steps(env_steps.value_or(0));
                                 *reply = Serialize(message);
                                 reactor->Finish(ToGrpc(env_steps.status()));
                               });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ControlService::PruneCheckpoints(grpc::CallbackServerContext* context,
+                                                           const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  v1::PruneCheckpointsRequest parsed;
+  absl::Status read = ParseBounded(*request, kAnswerLimit, &parsed);
+  if (read.ok() && (parsed.keep() < 1 || parsed.keep() > kMaxKeptCheckpoints)) {
+    read =
+        absl::InvalidArgumentError(absl::StrCat("keep: got ", parsed.keep(), ", expected 1 to ", kMaxKeptCheckpoints));
+  }
+  if (!read.ok()) {
+    reactor->Finish(ToGrpc(read));
+    return reactor;
+  }
+  handler_->RequestPrune(CallerOf(*context, Door::kControl, nullptr), static_cast<int>(parsed.keep()),
+                         [reactor, reply](const absl::StatusOr<int64_t>& removed) {
+                           v1::PruneCheckpointsReply message;
+                           message.set_removed(removed.value_or(0));
+                           *reply = Serialize(message);
+                           reactor->Finish(ToGrpc(removed.status()));
+                         });
   return reactor;
 }
 

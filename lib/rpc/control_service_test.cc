@@ -8,6 +8,7 @@
 #include "lib/policy/testing.h"
 #include "lib/rpc/control_client.h"
 #include "lib/rpc/control_server.h"
+#include "lib/rpc/limits.h"
 #include "lib/rpc/monitor_client.h"
 #include "lib/rpc/testing/fake_endpoint.h"
 #include <gtest/gtest.h>
@@ -68,6 +69,30 @@ TEST_F(PolicyControlTest, SaysWhyAChangeIsRefused) {
   const auto bad = client_->ChangePolicies(policy::RemovePolicy{policy::PolicyId("../p")}, absl::Seconds(10));
   EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(endpoint_.changes().size(), 1u);
+}
+
+TEST_F(PolicyControlTest, ACheckpointGoesWhereItsPathSays) {
+  EXPECT_EQ(*client_->Checkpoint("/backup/a b", absl::Seconds(10)), 456);
+  EXPECT_EQ(endpoint_.checkpoint_to(), "/backup/a b");
+  EXPECT_TRUE(absl::IsAlreadyExists(client_->Checkpoint("/there", absl::Seconds(10)).status()));
+  const std::string longest = "/" + std::string(kMaxPathBytes - 1, 'x');
+  EXPECT_TRUE(client_->Checkpoint(longest, absl::Seconds(10)).ok());
+  // What is no path does not reach the learner.
+  for (const std::string& bad : {longest + "x", std::string("/a\0b", 4)}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(client_->Checkpoint(bad, absl::Seconds(10)).status()));
+  }
+  EXPECT_EQ(endpoint_.checkpoint_to(), longest);
+}
+
+TEST_F(PolicyControlTest, APruneKeepsAtLeastOne) {
+  for (const int64_t keep : {int64_t{1}, kMaxKeptCheckpoints}) {
+    EXPECT_EQ(*client_->PruneCheckpoints(keep, absl::Seconds(10)), keep);
+  }
+  const size_t heard = endpoint_.callers().size();
+  for (const int64_t bad : {int64_t{0}, int64_t{-1}, kMaxKeptCheckpoints + 1}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(client_->PruneCheckpoints(bad, absl::Seconds(10)).status())) << bad;
+  }
+  EXPECT_EQ(endpoint_.callers().size(), heard);
 }
 
 TEST_F(PolicyControlTest, ReasonsOfADrainAreSafeToLog) {

@@ -73,8 +73,14 @@ class MonitorHandler {
 class ControlHandler {
  public:
   virtual ~ControlHandler() = default;
-  /// Calls `done` once, from any thread, with the env steps that name the checkpoint once it is durable.
-  virtual void RequestCheckpoint(const base::Caller& caller, std::function<void(absl::StatusOr<int64_t>)> done) = 0;
+  /// Calls `done` once, from any thread, with the env steps of the checkpoint once it is durable. `to`: its path, at
+  /// most kMaxPathBytes and else not looked at; empty: it is one of the run.
+  virtual void RequestCheckpoint(const base::Caller& caller, const std::string& to,
+                                 std::function<void(absl::StatusOr<int64_t>)> done) = 0;
+  /// Calls `done` once, from any thread, with how many of the run's checkpoints are gone. `keep`: 1 to
+  /// kMaxKeptCheckpoints.
+  virtual void RequestPrune(const base::Caller& caller, int keep,
+                            std::function<void(absl::StatusOr<int64_t>)> done) = 0;
   virtual void RequestDrain(const base::Caller& caller, const std::string& reason) = 0;
   /// Calls `done` once, from any thread, with the revision of the table once the change is done.
   virtual void ChangePolicies(const base::Caller& caller, policy::PolicyChange change,

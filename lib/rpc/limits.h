@@ -43,6 +43,8 @@ constexpr size_t kMaxReasonBytes = 256;      ///< of a drain, a goodbye: what is
 constexpr size_t kMaxErrorBytes = 16384;     ///< of a peer's status: what is longer is cut
 constexpr size_t kMaxWorkerNameBytes = 128;  ///< of Hello
 constexpr size_t kMaxPathBytes = 4096;       ///< a file, or a class or function that is named with one
+/// Checkpoints that a prune may be asked to keep, as many as experiment.keep_checkpoints.
+constexpr int64_t kMaxKeptCheckpoints = 1'000'000;
 
 /// What a worker keeps for a learner that does not acknowledge, whatever credit that gives, and lets it have waiting:
 /// fragments (their learner would not take one further ahead), their bytes, grants, environments in them, and different

@@ -45,7 +45,7 @@ class MonitorServiceTest : public testing::Test {
 
 TEST_F(MonitorServiceTest, NoAddressHasTheControlService) {
   for (const std::string& address : server_->addresses()) {
-    for (const char* method : {"ChangePolicies", "Drain", "Checkpoint", "Status", "Policies"}) {
+    for (const char* method : {"ChangePolicies", "Drain", "Checkpoint", "PruneCheckpoints", "Status", "Policies"}) {
       EXPECT_EQ(RawCall(address, absl::StrCat("/troupe.v1.Control/", method), "").status().code(),
                 absl::StatusCode::kUnimplemented)
           << method << " at " << address;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include <nlohmann/json.hpp>
 
 namespace troupe::run {
@@ -19,6 +20,7 @@ Json ToJson(const rollout::EvaluationResult& result) {
   Json agents = Json::object();
   for (const rollout::EvaluatedAgent& agent : result.agents) agents[agent.id] = MeanStd(agent.episode_return);
   return {{"episodes", result.episodes},
+          {"episodes_cut", result.cut},
           {"return_sum", MeanStd(result.return_sum)},
           {"return_mean", MeanStd(result.return_mean)},
           {"agents", agents},
@@ -35,6 +37,7 @@ Json EpisodeJson(const rollout::EvaluatedEpisode& episode, size_t number, const 
   return {{"episode", number},
           {"seed", episode.seed},
           {"length", episode.length},
+          {"cut", episode.cut},
           {"return_sum", Number(episode.return_sum())},
           {"return_mean", Number(episode.return_mean())},
           {"agents", agents}};
@@ -56,6 +59,16 @@ std::string EvaluationWithEpisodesJson(const rollout::EvaluationResult& result, 
   }
   json["per_episode"] = std::move(episodes);
   return Dump(json);
+}
+
+std::string CutText(const rollout::EvaluationResult& result, int64_t max_episode_steps) {
+  if (result.cut == 0) return "";
+  const std::string bound = absl::StrCat(max_episode_steps, " env steps (evaluation.max_episode_steps)");
+  if (result.cut < result.episodes) {
+    return absl::StrCat(result.cut, " of ", result.episodes, " episodes were cut after ", bound);
+  }
+  return absl::StrCat("NO EPISODE ENDED: all were cut after ", bound,
+                      "; env.max_episode_steps ends the episodes of a task without an end, in training, too");
 }
 
 learner::EpisodeStats StatsOf(const rollout::EvaluationResult& result, size_t num_policies) {

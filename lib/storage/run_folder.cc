@@ -87,6 +87,47 @@ bool Contains(const std::vector<std::string>& names, const std::string& name) {
   return std::binary_search(names.begin(), names.end(), name);
 }
 
+absl::Status RemoveAll(FileSystem& fs, const std::string& folder, const std::string& prefix) {
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(folder));
+  for (const std::string& name : names) {
+    if (absl::StartsWith(name, prefix)) TROUPE_RETURN_IF_ERROR(fs.RemoveTree(absl::StrCat(folder, "/", name)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RemoveDiscarded(FileSystem& fs, const std::string& folder) {
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(folder));
+  if (!AnyOf(names, kDiscarded)) return absl::OkStatus();
+  // The old name goes for good before the files do: nobody ever finds half a checkpoint under it.
+  TROUPE_RETURN_IF_ERROR(fs.SyncDirectory(folder));
+  return RemoveAll(fs, folder, kDiscarded);
+}
+
+/// Whether a checkpoint of the run in `run` may be written to `path`, beside all runs.
+absl::Status CheckPlace(FileSystem& fs, const std::string& run, const std::string& path) {
+  namespace fs_std = std::filesystem;
+  const std::string shown = base::LogSafe(path, 512);
+  const fs_std::path given(path);
+  if (!given.is_absolute() || !given.has_filename() || given.filename() == "." || given.filename() == "..") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("got the path \"", shown, "\", expected an absolute one that ends in the checkpoint's name"));
+  }
+  std::error_code error;
+  const fs_std::path folder = fs_std::canonical(given.parent_path(), error);
+  if (error) return absl::NotFoundError(absl::StrCat("the folder of \"", shown, "\" is not there"));
+  const fs_std::path own = fs_std::canonical(run, error);
+  const bool in_run = !error && std::mismatch(own.begin(), own.end(), folder.begin(), folder.end()).first == own.end();
+  if (in_run || (folder.filename() == kCheckpoints && fs.Exists((folder.parent_path() / kEpochFile).string()))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("got \"", shown,
+                     "\", which lies in a run; expected a path outside, or none: then the checkpoint "
+                     "goes to the run's own"));
+  }
+  if (!fs_std::exists(fs_std::symlink_status(given, error)) || ReadManifest(fs, path).ok()) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat("\"", shown, "\" is there and is no checkpoint; expected a checkpoint to replace, or nothing"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(FileSystem& fs, const std::string& run) {
@@ -111,6 +152,23 @@ absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(FileSystem& fs, con
   std::sort(entries.begin(), entries.end(),
             [](const CheckpointEntry& a, const CheckpointEntry& b) { return a.env_steps < b.env_steps; });
   return entries;
+}
+
+absl::StatusOr<int64_t> PruneCheckpoints(FileSystem& fs, const std::string& run, int keep) {
+  const std::string folder = absl::StrCat(run, "/", kCheckpoints);
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(fs, run));
+  const int excess = static_cast<int>(entries.size()) - keep;
+  std::vector<std::string> unneeded;
+  for (int i = 0; i < excess; ++i) {
+    if (!entries[i].is_latest && !entries[i].is_best) unneeded.push_back(absl::StrCat(entries[i].env_steps));
+  }
+  TROUPE_RETURN_IF_ERROR(RemoveDiscarded(fs, folder));
+  for (const std::string& name : unneeded) {
+    TROUPE_RETURN_IF_ERROR(fs.Rename(absl::StrCat(folder, "/", name), absl::StrCat(folder, "/", kDiscarded, name)));
+  }
+  TROUPE_RETURN_IF_ERROR(fs.SyncDirectory(folder));  // the links, too
+  TROUPE_RETURN_IF_ERROR(RemoveAll(fs, folder, kDiscarded));
+  return static_cast<int64_t>(unneeded.size());
 }
 
 absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& run, const std::string& which) {
@@ -175,20 +233,10 @@ absl::StatusOr<std::vector<std::string>> RunFolder::ListNames() const { return f
 absl::Status RunFolder::SyncCheckpoints() { return fs_.SyncDirectory(Path(kCheckpoints)); }
 
 absl::Status RunFolder::RemoveAll(const std::string& prefix) {
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListNames());
-  for (const std::string& name : names) {
-    if (absl::StartsWith(name, prefix)) TROUPE_RETURN_IF_ERROR(fs_.RemoveTree(CheckpointPath(name)));
-  }
-  return absl::OkStatus();
+  return storage::RemoveAll(fs_, Path(kCheckpoints), prefix);
 }
 
-absl::Status RunFolder::RemoveDiscarded() {
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListNames());
-  if (!AnyOf(names, kDiscarded)) return absl::OkStatus();
-  // The old name goes for good before the files do: nobody ever finds half a checkpoint under it.
-  TROUPE_RETURN_IF_ERROR(SyncCheckpoints());
-  return RemoveAll(kDiscarded);
-}
+absl::Status RunFolder::RemoveDiscarded() { return storage::RemoveDiscarded(fs_, Path(kCheckpoints)); }
 
 absl::Status RunFolder::SettleReplaced() {
   TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListNames());
@@ -337,7 +385,32 @@ absl::Status RunFolder::Save(const learner::LearnerState& state, bool is_best) {
   TROUPE_RETURN_IF_ERROR(UpdateLinks(name, is_best));
   // What was the best by a return that says nothing any more is none.
   if (state.best_by.empty()) TROUPE_RETURN_IF_ERROR(fs_.RemoveTree(CheckpointPath(kBest)));
-  return Prune();
+  return Prune(options_.keep).status();
+}
+
+absl::Status RunFolder::SaveTo(const learner::LearnerState& state, const std::string& path) {
+  const std::string folder = FolderOf(path);
+  TROUPE_RETURN_IF_ERROR(CheckPlace(fs_, options_.directory, path));
+  const std::string name = std::filesystem::path(path).filename().string();
+  const std::string unfinished = absl::StrCat(folder, "/.troupe-unfinished-", name);
+  const std::string replaced = absl::StrCat(folder, "/.troupe-replaced-", name);
+  TROUPE_RETURN_IF_ERROR(fs_.RemoveTree(unfinished));
+  TROUPE_RETURN_IF_ERROR(fs_.MakeDirectories(unfinished));
+  absl::Status written = WriteCheckpointFiles(fs_, unfinished, state, options_.specs, options_.checkpoint);
+  // In the meantime somebody else may have taken the place.
+  if (written.ok()) written = CheckPlace(fs_, options_.directory, path);
+  const bool replaces = fs_.Exists(path);
+  if (written.ok() && replaces) written = fs_.Rename(path, replaced);
+  if (written.ok()) {
+    written = fs_.Rename(unfinished, path);
+    if (!written.ok() && replaces) fs_.Rename(replaced, path).IgnoreError();
+  }
+  if (!written.ok()) {
+    fs_.RemoveTree(unfinished).IgnoreError();
+    return written;
+  }
+  TROUPE_RETURN_IF_ERROR(fs_.SyncDirectory(folder));
+  return replaces ? fs_.RemoveTree(replaced) : absl::OkStatus();
 }
 
 absl::Status RunFolder::NoteHadCheckpoint() {
@@ -377,20 +450,9 @@ absl::Status RunFolder::UpdateLinks(const std::string& name, bool is_best) {
   return best_moves ? SyncCheckpoints() : absl::OkStatus();
 }
 
-absl::Status RunFolder::Prune() {
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries, ListCheckpoints(fs_, options_.directory));
-  const int excess = static_cast<int>(entries.size()) - options_.keep;
-  std::vector<std::string> unneeded;
-  for (int i = 0; i < excess; ++i) {
-    if (!entries[i].is_latest && !entries[i].is_best) unneeded.push_back(absl::StrCat(entries[i].env_steps));
-  }
-  TROUPE_RETURN_IF_ERROR(RemoveDiscarded());
-  for (const std::string& name : unneeded) {
-    TROUPE_RETURN_IF_ERROR(fs_.Rename(CheckpointPath(name), CheckpointPath(kDiscarded + name)));
-  }
+absl::StatusOr<int64_t> RunFolder::Prune(int keep) {
   TROUPE_RETURN_IF_ERROR(SettleReplaced());
-  TROUPE_RETURN_IF_ERROR(SyncCheckpoints());  // the links, too
-  return RemoveAll(kDiscarded);
+  return PruneCheckpoints(fs_, options_.directory, keep);
 }
 
 }  // namespace troupe::storage

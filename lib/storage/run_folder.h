@@ -32,6 +32,10 @@ absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(FileSystem& fs, con
 /// The directory of a checkpoint by name: "latest", "best" or a number of env steps. NOT_FOUND says what there is.
 absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& run, const std::string& which);
 
+/// Removes all checkpoints of `run` but the newest `keep` (at least 1), the newest and the best; how many it has
+/// removed. Whoever reads one meanwhile finds it whole or not at all. Only who holds the run's lock may.
+absl::StatusOr<int64_t> PruneCheckpoints(FileSystem& fs, const std::string& run, int keep);
+
 /// One run's folder, held exclusively by one learner at a time:
 ///   config.yaml, learner_epoch, lock, progress.jsonl, summary.json, events.out.tfevents.*, address and control/ (while
 ///   it trains), torchscript/<SHA-256>.pt (of users' networks), videos/<env_steps>.gif (of evaluations),
@@ -86,6 +90,8 @@ class RunFolder final : public learner::CheckpointStore {
   /// See CheckpointStore. ABORTED when another learner has taken the run over (a higher epoch on disk),
   /// NOT_FOUND when the folder is gone.
   absl::Status Save(const learner::LearnerState& state, bool is_best) override;
+  absl::Status SaveTo(const learner::LearnerState& state, const std::string& path) override;
+  absl::StatusOr<int64_t> Prune(int keep) override;
 
  private:
   RunFolder(Options options, FileSystem& fs, std::unique_ptr<RunLock> lock, uint64_t learner_epoch);
@@ -103,8 +109,6 @@ class RunFolder final : public learner::CheckpointStore {
   /// Puts the whole checkpoint `.unfinished-<name>` in its place, durably.
   absl::Status Commit(const std::string& name);
   absl::Status UpdateLinks(const std::string& name, bool is_best);
-  /// Removes what is no longer needed; the newest checkpoint is durable.
-  absl::Status Prune();
   absl::StatusOr<learner::LearnerState> LoadNewest(std::vector<std::string>* quarantined);
   absl::StatusOr<learner::LearnerState> LoadUnfinished();
   /// Whether there ever was a checkpoint.

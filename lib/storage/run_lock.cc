@@ -7,8 +7,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/exit_code.h"
 
@@ -31,6 +33,17 @@ absl::StatusOr<std::unique_ptr<RunLock>> RunLock::Take(const std::string& run) {
   }
   return base::WithExitCode(absl::FailedPreconditionError("run folder is in use by another learner"),
                             base::ExitCode::kFailed);
+}
+
+bool RunLock::IsHeld(const std::string& run) {
+  struct stat lock {};
+  if (::stat((run + "/lock").c_str(), &lock) != 0) return false;
+  const std::string place = absl::StrCat(":", lock.st_ino, " ");
+  std::ifstream locks("/proc/locks");  // "1: FLOCK  ADVISORY  WRITE 4711 08:01:123 0 EOF"
+  for (std::string line; std::getline(locks, line);) {
+    if (absl::StrContains(line, " FLOCK ") && absl::StrContains(line, place)) return true;
+  }
+  return false;
 }
 
 RunLock::~RunLock() { ::close(fd_); }

@@ -129,7 +129,8 @@ void ProgressDisplay::Resize(int columns, int rows) {
 
 bool ProgressDisplay::IsDue(absl::Duration elapsed, bool last) const {
   const absl::Duration interval = options_.is_terminal ? options_.block_interval : options_.line_interval;
-  return last || !last_render_ || elapsed - *last_render_ >= interval;
+  // It goes back where an evaluation was shown that is no training.
+  return last || !last_render_ || elapsed - *last_render_ >= interval || elapsed < *last_render_;
 }
 
 std::string ProgressDisplay::Back(bool clear) const {
@@ -229,6 +230,7 @@ std::vector<std::string> ProgressDisplay::Block(const ProgressView& view) const 
     for (const auto& [what, mean] : view.evaluation) pieces.push_back(absl::StrCat(what, " ", Number(mean)));
     Fit(pieces, columns, &lines);
   }
+  Fit({view.evaluating}, columns, &lines);
   Pieces update = {absl::StrCat("update ", view.updates)};
   Append(LossTexts(view.losses), &update);
   Fit(update, columns, &lines);
@@ -253,6 +255,7 @@ std::vector<std::string> ProgressDisplay::Block(const ProgressView& view) const 
 }
 
 std::string ProgressDisplay::Line(const ProgressView& view) const {
+  if (!view.evaluating.empty()) return absl::StrCat(Clock(view.elapsed), "  ", view.evaluating, "\n");
   Pieces pieces = {
       Clock(view.elapsed),
       absl::StrCat(view.env_steps, view.target_env_steps > 0 ? absl::StrCat("/", view.target_env_steps) : "",

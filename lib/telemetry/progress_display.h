@@ -42,6 +42,7 @@ struct ProgressView {
   std::vector<Returns> agents;                             ///< where their returns differ
   std::vector<std::pair<std::string, double>> evaluation;  ///< the last one: what of it, and its mean return
   int64_t evaluation_env_steps = 0;
+  std::string evaluating;  ///< how far the evaluation is that plays now, in words; empty: none does
   Losses losses;
   std::optional<double> learning_rate;  ///< of the last update
   double policy_lag = 0;

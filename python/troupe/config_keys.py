@@ -121,6 +121,8 @@ class EvaluationKeys(TypedDict, total=False):
     seed: int
     at_end: bool
     video_interval: int
+    max_episode_steps: int
+    time_limit_s: Union[float, Literal["auto"]]
 
 
 class StopKeys(TypedDict, total=False):
@@ -141,6 +143,7 @@ class ExperimentKeys(TypedDict, total=False):
     wandb: bool
     wandb_kwargs: Mapping[str, Any]
     best_by: Union[str, Literal["auto"]]
+    final_checkpoint: bool
 
 
 class LearnerKeys(TypedDict, total=False):

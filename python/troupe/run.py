@@ -126,18 +126,31 @@ class Run:
 
     def stop(self, timeout: float = DRAIN_S) -> None:
         """Ends the training in order, with a checkpoint from which `resume` goes on. After so many seconds it is ended at once, and RunFailed says
-        so. A run that another process trains is asked to end, and killed by nobody: TimeoutError."""
+        so. A run that another process trains is asked to end, and killed by nobody: TimeoutError after so many seconds."""
         if self._process is not None:
             self._drained = self._drained or self._process.poll() is None
             self._process.drain(timeout)
             self._raise_failure()
         elif self._is_running():
-            program.run_command("stop", str(self.path))
-            self.wait(timeout)
+            deadline = time.monotonic() + timeout
+            try:
+                program.run_command("stop", str(self.path), "--timeout", str(max(timeout, 0.001)))
+            except program.TroupeError:
+                if time.monotonic() < deadline:
+                    raise
+            self.wait(max(0.0, deadline - time.monotonic()))
 
-    def save(self) -> Path:
-        """Has a run that trains write a checkpoint now. TroupeError."""
-        return Path(program.last_json(program.run_command("checkpoint", "save", str(self.path), "--json"))["path"])
+    def save(self, to: "Optional[Union[str, os.PathLike[str]]]" = None) -> Path:
+        """Has a run that trains write a checkpoint now, and returns its folder: one of the run, or `to`, which is outside of runs and is a checkpoint
+        to replace or not there. TroupeError."""
+        place = [] if to is None else ["--to", os.fspath(to)]
+        return Path(program.last_json(program.run_command("checkpoint", "save", str(self.path), "--json", *place))["path"])
+
+    def prune_checkpoints(self, keep: Optional[int] = None) -> int:
+        """Removes all checkpoints but the newest `keep`, the newest and the best, of a run that trains or does not. None:
+        experiment.keep_checkpoints. Returns how many it has removed. TroupeError."""
+        kept = [] if keep is None else ["--keep", str(keep)]
+        return int(program.last_json(program.run_command("checkpoint", "prune", str(self.path), "--json", *kept))["removed"])
 
     def resume(self, *, env: Optional[Env] = None, overrides: Optional[Mapping[str, Any]] = None, callbacks: Optional[Sequence[CallbackClass]] = None,
                progress: bool = False) -> "Run":

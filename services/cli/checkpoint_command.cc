@@ -1,17 +1,21 @@
-// troupe checkpoint ls|save|verify|convert
+// troupe checkpoint ls|save|prune|verify|convert
 
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/local_path.h"
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/foreign_code.h"
 #include "lib/config/resolved_run.h"
 #include "lib/envs/register_all.h"
+#include "lib/rpc/limits.h"
 #include "lib/run/run_checkpoint.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/run_folder.h"
+#include "lib/storage/run_lock.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/learner_target.h"
 #include "services/cli/output.h"
@@ -28,7 +32,9 @@ struct CheckpointFlags {
   std::string target;
   std::string checkpoint;  // of verify: empty: all
   std::string directory = "runs";
-  double timeout_s = 60;  // of save
+  double timeout_s = 60;  // of save and prune
+  std::string to;         // of save: empty: into the run
+  int64_t keep = 0;       // of prune; 0: as the run's configuration has it
   bool json = false;
 };
 
@@ -101,16 +107,70 @@ absl::StatusOr<int> Verify(const CheckpointFlags& flags) {
   return damaged == 0 ? 0 : 1;
 }
 
+/// `to` as the learner is told it, whose working folder is another.
+absl::StatusOr<std::string> CheckPathOf(const std::string& to) {
+  if (base::IsUrl(to)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--to: got the URL \"", base::LogSafe(to), "\", expected a path of this machine"));
+  }
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::absolute(to, error).lexically_normal();
+  if (error) return absl::NotFoundError("--to: the working folder is gone");
+  return path.has_filename() ? path.string() : path.parent_path().string();
+}
+
 absl::StatusOr<int> Save(const CheckpointFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::ControlClient> client, OpenControl(target, "checkpoint save"));
-  TROUPE_ASSIGN_OR_RETURN(const int64_t env_steps, client->Checkpoint(absl::Seconds(flags.timeout_s)));
-  TROUPE_ASSIGN_OR_RETURN(const std::string path, storage::FindCheckpoint(storage::FileSystem::Posix(), target.folder,
-                                                                          absl::StrCat(env_steps)));
+  std::string path;
+  if (!flags.to.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(path, CheckPathOf(flags.to));
+  }
+  TROUPE_ASSIGN_OR_RETURN(const int64_t env_steps, client->Checkpoint(path, absl::Seconds(flags.timeout_s)));
+  if (path.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(
+        path, storage::FindCheckpoint(storage::FileSystem::Posix(), target.folder, absl::StrCat(env_steps)));
+  } else if (!storage::ReadManifest(storage::FileSystem::Posix(), path, storage::ManifestPart::kPolicies).ok()) {
+    return absl::UnimplementedError(absl::StrCat("the learner has saved a checkpoint of ", env_steps,
+                                                 " env steps, but not at \"", base::LogSafe(path),
+                                                 "\": its build is older than --to, or it sees another file system"));
+  }
   if (flags.json) {
     PrintJson({{"env_steps", env_steps}, {"path", path}});
   } else {
     std::printf("%s\n", path.c_str());
+  }
+  return 0;
+}
+
+/// How many checkpoints of the run stay by its own configuration.
+absl::StatusOr<int64_t> KeepOf(const std::string& folder) {
+  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, config::RunConfig::FromFile(folder + "/config.yaml"));
+  return config.proto().experiment().keep_checkpoints();
+}
+
+absl::StatusOr<int> Prune(const CheckpointFlags& flags) {
+  TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
+  int64_t keep = flags.keep;
+  if (keep == 0 && !target.folder.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(keep, KeepOf(target.folder));
+  }
+  int64_t removed = 0;
+  // The learner writes and removes checkpoints while it has the run; where there is none we take its place.
+  const absl::StatusOr<std::unique_ptr<rpc::ControlClient>> client = OpenControl(target, "checkpoint prune");
+  if (client.ok()) {
+    TROUPE_ASSIGN_OR_RETURN(removed, (*client)->PruneCheckpoints(keep, absl::Seconds(flags.timeout_s)));
+  } else if (absl::IsUnavailable(client.status())) {
+    TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<storage::RunLock> lock, storage::RunLock::Take(target.folder));
+    TROUPE_ASSIGN_OR_RETURN(
+        removed, storage::PruneCheckpoints(storage::FileSystem::Posix(), target.folder, static_cast<int>(keep)));
+  } else {
+    return client.status();
+  }
+  if (flags.json) {
+    PrintJson({{"removed", removed}});
+  } else {
+    std::printf("%lld checkpoints removed\n", static_cast<long long>(removed));
   }
   return 0;
 }
@@ -151,7 +211,7 @@ absl::StatusOr<int> Convert(const CheckpointFlags& flags) {
 }  // namespace
 
 void AddCheckpointCommand(CLI::App& app, Action* action) {
-  CLI::App* checkpoint = app.add_subcommand("checkpoint", "List, save, verify and convert a run's checkpoints.");
+  CLI::App* checkpoint = app.add_subcommand("checkpoint", "List, save, prune, verify and convert a run's checkpoints.");
   checkpoint->require_subcommand(1);
   checkpoint->footer("Example: troupe checkpoint ls runs/my_run");
 
@@ -171,8 +231,27 @@ void AddCheckpointCommand(CLI::App& app, Action* action) {
       ->capture_default_str()
       ->check(CLI::Range(0.001, 3600.0));
   save->add_flag("--json", save_flags->json, "one line: {\"env_steps\", \"path\"}");
-  save->footer("Example: troupe checkpoint save runs/my_run");
+  save->add_option("--to", save_flags->to,
+                   "write it there instead of into the run: a new folder, or a checkpoint to replace; the learner "
+                   "writes it");
+  save->footer(
+      "Example: troupe checkpoint save runs/my_run\n"
+      "         troupe checkpoint save runs/my_run --to backup/before_the_change");
   save->callback([=] { *action = [=] { return Save(*save_flags); }; });
+
+  const auto prune_flags = std::make_shared<CheckpointFlags>();
+  CLI::App* prune = checkpoint->add_subcommand(
+      "prune", "Remove a run's older checkpoints, whether it trains or not; the newest and the best stay.");
+  prune->add_option("run", prune_flags->target, "run folder, or a run's name inside --directory")->required();
+  prune->add_option("--keep", prune_flags->keep, "newest ones that stay, too (default: experiment.keep_checkpoints)")
+      ->check(CLI::Range(int64_t{1}, rpc::kMaxKeptCheckpoints));
+  prune->add_option("--directory", prune_flags->directory, "where runs are looked for by name")->capture_default_str();
+  prune->add_option("--timeout", prune_flags->timeout_s, "seconds to wait for the learner")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 3600.0));
+  prune->add_flag("--json", prune_flags->json, "one line: {\"removed\"}");
+  prune->footer("Example: troupe checkpoint prune runs/my_run --keep 1");
+  prune->callback([=] { *action = [=] { return Prune(*prune_flags); }; });
 
   const auto verify_flags = std::make_shared<CheckpointFlags>();
   CLI::App* verify =

@@ -97,7 +97,8 @@ absl::StatusOr<int> Demo(const DemoFlags& flags) {
   evaluate.run = absl::StrCat(flags.directory, "/", names.run);
   evaluate.video = names.video;
   evaluate.tables = false;
-  TROUPE_RETURN_IF_ERROR(Evaluate(evaluate).status());
+  TROUPE_ASSIGN_OR_RETURN(const int evaluated, Evaluate(evaluate));
+  if (evaluated != 0) return evaluated;
   EndedRun run = ReadEndedRun(evaluate.run);
   run.draws = run.has_events = false;  // three lines are enough: there is a video
   std::fputs(NextCommandsText(OwnSpelling(), run).c_str(), stdout);

@@ -1,10 +1,16 @@
 // troupe evaluate
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
@@ -18,12 +24,14 @@
 #include "lib/run/evaluation_pool.h"
 #include "lib/run/policy_lines.h"
 #include "lib/run/rollout_setup.h"
+#include "lib/run/watched_evaluation.h"
 #include "lib/storage/file_system.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/evaluate_flags.h"
 #include "services/cli/output.h"
 #include "services/cli/run_command_line.h"
 #include "services/cli/run_path.h"
+#include "services/common/signals.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -99,15 +107,67 @@ std::string Summary(const EvaluateFlags& flags, const std::string& folder, const
   return summary.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
+/// How far it is: on stderr, a line that is written over in a terminal, else one every 10 s.
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::string run) : run_(std::move(run)) {}
+  ~ProgressLine() {
+    if (is_terminal_ && told_) std::fputs("\r\x1b[K", stderr);
+  }
+  void Tell(const run::EvaluationProgress& progress) {
+    if (progress.since < next_) return;
+    next_ = progress.since + (is_terminal_ ? absl::Milliseconds(200) : absl::Seconds(10));
+    if (!is_terminal_ && !std::exchange(told_, true)) return;  // most are done by then
+    told_ = true;
+    std::fprintf(stderr, is_terminal_ ? "\r%s: %s\x1b[K" : "troupe: %s: %s\n", run_.c_str(), progress.Text().c_str());
+  }
+
+ private:
+  const std::string run_;
+  const bool is_terminal_ = ::isatty(STDERR_FILENO) == 1;
+  absl::Duration next_ = absl::ZeroDuration();
+  bool told_ = false;
+};
+
+/// Plays the episodes with `play`, which gets the run to make environments of. CANCELLED after a signal.
+absl::StatusOr<rollout::EvaluationResult> Play(config::ResolvedRun run, const rollout::EvaluationRequest& request,
+                                               ProgressLine* line,
+                                               absl::FunctionRef<absl::StatusOr<rollout::EvaluationResult>(
+                                                   const config::ResolvedRun&, const rollout::EvaluationRequest&)>
+                                                   play) {
+  const auto abandoned = std::make_shared<std::atomic<bool>>(false);
+  run.env.python.abandoned = abandoned;
+  run::EvaluationWatch watch;
+  watch.options = run.evaluation;
+  watch.interrupted = &DrainSignals::Received;
+  if (line != nullptr) watch.tell = [line](const run::EvaluationProgress& progress) { line->Tell(progress); };
+  watch.abandoned = abandoned.get();
+  return run::PlayWatched(watch, request,
+                          [&](const rollout::EvaluationRequest& watched) { return play(run, watched); });
+}
+
+/// Made to be drawn, which may cost an environment time in every step: for a film alone.
+config::ResolvedRun Drawn(config::ResolvedRun run) {
+  run.env.python.draws = true;
+  return run;
+}
+
 /// Films the episode that --video-episode names, and says so.
-absl::Status WriteVideo(const EvaluateFlags& flags, const rollout::RolloutConfig& config,
+absl::Status WriteVideo(const EvaluateFlags& flags, const env::EnvRegistry& registry,
                         const rollout::EvaluationRequest& request, const rollout::EvaluationResult& result,
                         const run::RunPolicies& loaded, const run::EpisodeNames& names,
                         const run::VideoOptions& options) {
   TROUPE_ASSIGN_OR_RETURN(const int64_t number, run::EpisodeToFilm(result, flags.video_episode));
   const rollout::EvaluatedEpisode& episode = result.each[static_cast<size_t>(number)];
-  TROUPE_ASSIGN_OR_RETURN(const run::EpisodeVideo video,
-                          run::FilmEpisode(config, request, number, episode.length, loaded.weights, names, options));
+  run::EpisodeVideo video;
+  const auto film = [&](const config::ResolvedRun& run,
+                        const rollout::EvaluationRequest& watched) -> absl::StatusOr<rollout::EvaluationResult> {
+    TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig config, run::MakeRolloutConfig(run, registry));
+    TROUPE_ASSIGN_OR_RETURN(video,
+                            run::FilmEpisode(config, watched, number, episode.length, loaded.weights, names, options));
+    return rollout::EvaluationResult();
+  };
+  TROUPE_RETURN_IF_ERROR(Play(Drawn(loaded.run), request, nullptr, film).status());
   TROUPE_RETURN_IF_ERROR(run::WriteVideo(flags.video, video.file, flags.overwrite));
   if (video.length != episode.length || video.return_sum != episode.return_sum()) {
     std::fprintf(stderr,
@@ -123,9 +183,8 @@ absl::Status WriteVideo(const EvaluateFlags& flags, const rollout::RolloutConfig
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
+/// CANCELLED after a signal.
+absl::Status PlayAndTell(const EvaluateFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.run, flags.directory));
   TROUPE_RETURN_IF_ERROR(ActWhereLibTorchIs([&] { return NamesModules(folder + "/config.yaml"); }));
   env::EnvRegistry registry;
@@ -145,18 +204,23 @@ absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
   if (!flags.video.empty()) TROUPE_RETURN_IF_ERROR(run::CheckEpisode(flags.video_episode, request.episodes));
   request.deterministic = flags.deterministic;
   request.seed = flags.seed >= 0 ? static_cast<uint64_t>(flags.seed) : run.evaluation.seed;
-  TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig rollout_config, run::MakeRolloutConfig(run, registry));
-  // Made to be drawn, which may cost an environment time in every step: that of the film alone.
-  rollout::RolloutConfig film_config;
+  request.max_episode_steps = run.evaluation.max_episode_steps;
   if (!flags.video.empty()) {
-    config::ResolvedRun drawn = run;
-    drawn.env.python.draws = true;
-    TROUPE_ASSIGN_OR_RETURN(film_config, run::MakeRolloutConfig(drawn, registry));
+    TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig film_config, run::MakeRolloutConfig(Drawn(run), registry));
     TROUPE_RETURN_IF_ERROR(run::CheckDraws(film_config));
   }
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<run::EvaluationPool> pool,
-                          run::EvaluationPool::Create(rollout_config, run.evaluation.num_workers));
-  TROUPE_ASSIGN_OR_RETURN(const rollout::EvaluationResult result, pool->Run(request, loaded.weights));
+  // From here on; until now a signal ends the process by itself.
+  DrainSignals::Install();
+  const auto play = [&](const config::ResolvedRun& played,
+                        const rollout::EvaluationRequest& watched) -> absl::StatusOr<rollout::EvaluationResult> {
+    TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig config, run::MakeRolloutConfig(played, registry));
+    TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<run::EvaluationPool> pool,
+                            run::EvaluationPool::Create(config, run.evaluation.num_workers));
+    return pool->Run(watched, loaded.weights);
+  };
+  std::optional<ProgressLine> line(loaded.checkpoint);
+  TROUPE_ASSIGN_OR_RETURN(const rollout::EvaluationResult result, Play(run, request, &*line, play));
+  line.reset();
   run::EpisodeNames names{.agents = run.agent_ids(), .policies = {}};
   for (const policy::PolicyId& id : run.policy_ids()) names.policies.push_back(id.value());
   if (!flags.experiment.empty()) {
@@ -170,12 +234,26 @@ absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
     std::printf("%s\n", run::EvaluationWithEpisodesJson(result, request.seed, names).c_str());
   } else if (flags.tables) {
     PrintResult(result, loaded.checkpoint, request.deterministic, ByPolicy(result, run, names.policies));
+    const std::string cut = run::CutText(result, request.max_episode_steps);
+    if (!cut.empty()) std::printf("%s\n", cut.c_str());
     if (!flags.experiment.empty()) std::printf("results in %s\n", results.c_str());
   }
   if (!flags.video.empty()) {
-    TROUPE_RETURN_IF_ERROR(WriteVideo(flags, film_config, request, result, loaded, names, video_options));
+    TROUPE_RETURN_IF_ERROR(WriteVideo(flags, registry, request, result, loaded, names, video_options));
   }
-  return 0;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<int> Evaluate(const EvaluateFlags& flags) {
+  const absl::Status status = PlayAndTell(flags);
+  if (!absl::IsCancelled(status) || !DrainSignals::Received()) {
+    TROUPE_RETURN_IF_ERROR(status);
+    return 0;
+  }
+  std::fprintf(stderr, "troupe: the evaluation was %s\n", std::string(status.message()).c_str());
+  return DrainSignals::ShellCode();
 }
 
 void AddEvaluateCommand(CLI::App& app, Action* action) {

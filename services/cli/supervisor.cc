@@ -102,7 +102,7 @@ absl::StatusOr<int> Supervisor::AfterLearner(const ChildExit& end) {
   if (at_once_signal_ != 0) return 128 + at_once_signal_;
   if (out_of_workers_) return NoWorkerStays();
   ended_in_order_ = end.in_order();
-  if (ended_in_order_ && first_signal_ == SIGINT) return static_cast<int>(base::ExitCode::kInterrupted);
+  if (ended_in_order_ && first_signal_.signal() == SIGINT) return static_cast<int>(base::ExitCode::kInterrupted);
   return end.ShellCode();
 }
 
@@ -183,15 +183,18 @@ bool Supervisor::AnyWorkerHasAFuture() const {
 
 void Supervisor::OnSignal(int signal) {
   terminal_.TakeOver();  // what follows is for a person, whatever the learner is doing
-  if (signal == SIGQUIT || first_signal_ != 0) {
+  using Meaning = base::FirstSignal::Meaning;
+  const Meaning meaning =
+      signal == SIGQUIT ? Meaning::kAtOnce : first_signal_.Take(signal, absl::ToInt64Milliseconds(clock_->SteadyNow()));
+  if (meaning == Meaning::kCopy) return;
+  if (meaning == Meaning::kAtOnce) {
     at_once_signal_ = signal;
     KillAll(SIGKILL);
     return;
   }
-  first_signal_ = signal;
   // The learner drains: it takes what workers hand in, writes a checkpoint and tells them to leave.
   DrainLearner();
-  TROUPE_INFO("stopping: the learner writes a checkpoint (a second signal ends everything at once)");
+  TROUPE_INFO("stopping: the learner ends the run in order (a second signal ends everything at once)");
 }
 
 void Supervisor::DrainLearner() {

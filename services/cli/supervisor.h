@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "lib/base/clock.h"
+#include "lib/base/first_signal.h"
 #include "services/cli/child_process.h"
 #include "services/cli/life_reports.h"
 #include "services/cli/restart_policy.h"
@@ -22,7 +23,8 @@ namespace troupe::services {
 ///
 /// States: starting (the learner's socket is not there) -> running -> draining (SIGINT, SIGTERM or SIGHUP came: the
 /// learner got SIGTERM) -> done (the learner ended; workers are given a grace, then SIGTERM, then SIGKILL). A
-/// second signal, or SIGQUIT, kills all. No child outlives Run, nor this process.
+/// second signal that is no copy of the first (base::FirstSignal), or SIGQUIT, kills all. No child outlives Run, nor
+/// this process.
 ///
 /// A worker is started with `--report-fd N` behind its command, and is started again as RestartPolicy says; the run
 /// ends when there is none left that is.
@@ -95,8 +97,8 @@ class Supervisor {
   std::optional<int64_t> memory_kills_;  ///< the kernel's, when Run began
   bool draining_ = false;                ///< the learner was asked to end
   bool out_of_workers_ = false;
-  int first_signal_ = 0;    ///< that asked us to stop
-  int at_once_signal_ = 0;  ///< that ended everything at once
+  base::FirstSignal first_signal_;  ///< that asked us to stop
+  int at_once_signal_ = 0;          ///< that ended everything at once
   bool ended_in_order_ = false;
 };
 

@@ -221,15 +221,40 @@ TEST_F(SupervisorTest, WorkersOfAKilledLearnerAreToldAtOnce) {
   EXPECT_EQ(Lines("told"), 2);
 }
 
+// Notes what it is told, and ends in order when a test says so.
+constexpr char kSlowLearner[] =
+    "trap 'echo got >> signals' TERM; echo $$ >> learner; touch socket; while [ ! -e go ]; do sleep 0.01; done";
+
+// GNU timeout sends one signal to the process and one to its group.
+TEST_F(SupervisorTest, ACopyOfASignalIsNoSecondOne) {
+  base::FakeClock clock;  // stands still
+  Supervisor supervisor(Options(kSlowLearner, "", 0), &clock);
+  std::thread person([&] {
+    EXPECT_TRUE(AwaitLines("learner", 1));
+    kill(getpid(), SIGTERM);
+    EXPECT_TRUE(AwaitLines("signals", 1));
+    kill(getpid(), SIGTERM);
+    sigset_t pending;
+    do {  // until it has been taken
+      sigpending(&pending);
+    } while (sigismember(&pending, SIGTERM) == 1);
+    std::ofstream(folder_ + "/go");
+  });
+  EXPECT_EQ(*supervisor.Run(), 0);
+  person.join();
+  EXPECT_TRUE(supervisor.ended_in_order());
+  EXPECT_EQ(Lines("signals"), 1);
+}
+
 TEST_F(SupervisorTest, ASecondSignalKills) {
-  const std::string learner =
-      "trap 'echo got >> signals' TERM; echo $$ >> learner; touch socket; while :; do sleep 0.01; done";
-  Supervisor supervisor(Options(learner, "trap '' TERM; echo $$ >> workers; while :; do sleep 0.01; done", 1),
-                        &base::Clock::Real());
+  base::FakeClock clock;
+  Supervisor supervisor(Options(kSlowLearner, "trap '' TERM; echo $$ >> workers; while :; do sleep 0.01; done", 1),
+                        &clock);
   std::thread person([&] {
     EXPECT_TRUE(AwaitLines("workers", 1));
     kill(getpid(), SIGINT);
     EXPECT_TRUE(AwaitLines("signals", 1));
+    clock.Advance(absl::Milliseconds(base::FirstSignal::kCopyMs));
     kill(getpid(), SIGINT);
   });
   EXPECT_EQ(*supervisor.Run(), 130);

@@ -4,12 +4,11 @@
 
 namespace troupe::services {
 
-std::atomic<int> DrainSignals::first_{0};
+base::FirstSignal DrainSignals::first_;
 
 void DrainSignals::OnSignal(int signal) {
-  // Only what a signal handler may do: lock-free atomics and _exit.
-  int none = 0;
-  if (!first_.compare_exchange_strong(none, signal, std::memory_order_relaxed)) ::_exit(128 + signal);
+  // Only what a signal handler may do.
+  if (first_.TakeNow(signal) == base::FirstSignal::Meaning::kAtOnce) ::_exit(128 + signal);
 }
 
 void DrainSignals::Install() {

@@ -204,13 +204,10 @@ absl::Status Process::EndAsItWas() {
 }
 
 absl::Status Process::Finish(const learner::StepOutcome& outcome) {
-  // Who waits for callbacks may be killed meanwhile, by a container's stop time.
-  const bool idle = parts_.callbacks == nullptr || parts_.callbacks->get()->AwaitIdle(kCallbackGrace);
+  // Callbacks get a moment to track numbers for the last line.
+  if (parts_.callbacks != nullptr) parts_.callbacks->get()->AwaitIdle(kCallbackGrace);
   if (outcome.kind != learner::StepOutcome::Kind::kStopped) parts_.reporter->Settle();  // no evaluation belongs to it
-  if (!idle) {
-    TROUPE_RETURN_IF_ERROR(parts_.updates->SaveState(true, nullptr));
-  }
-  TROUPE_RETURN_IF_ERROR(parts_.updates->AwaitCallbacks());  // they may save until they have heard of all updates
+  TROUPE_RETURN_IF_ERROR(parts_.updates->EndUpdates());  // callbacks may save until they have heard of all updates
   parts_.policy_desk->RefuseAll();
   run::RunEnd end({.learner = parts_.learner.get(),
                    .reporter = parts_.reporter.get(),

@@ -453,7 +453,7 @@ for again in (lambda: run.resume(overrides={"stop.env_steps": 400}).wait(), lamb
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         self.assertEqual(process.wait(60), 0, self.log_text())
         self.assertEqual(self.log_text().splitlines()[-1], "stopped True")
-        self.assertIn("stopping: the learner writes a checkpoint", self.log_text())
+        self.assertIn("stopping: the learner ends the run in order", self.log_text())
         self.assert_nothing_left()
 
     def test_nothing_outlives_an_interpreter_that_is_killed(self):

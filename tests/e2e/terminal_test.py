@@ -154,7 +154,7 @@ class TerminalTest(harness.RunningTestCase):
         text = "\n".join(rows)
         self.assertEqual(self.count(rows, "policy lag "), 1, f"the block stands once\n{text}")
         block = next(i for i, row in enumerate(rows) if "policy lag " in row)
-        stopping = next(i for i, row in enumerate(rows) if "stopping: the learner writes a checkpoint" in row)
+        stopping = next(i for i, row in enumerate(rows) if "stopping: the learner ends the run in order" in row)
         self.assertLess(block, stopping, text)
 
 

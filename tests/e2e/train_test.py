@@ -111,9 +111,9 @@ class TrainTest(harness.RunningTestCase):
         children = [self.learner(process), *self.workers(process)]
         os.kill(children[0], signal.SIGSTOP)  # it cannot end in order
         process.send_signal(signal.SIGINT)
-        self.await_true(lambda: "stopping: the learner writes a checkpoint" in self.log_text(), "the first signal")
-        process.send_signal(signal.SIGINT)
-        self.assertEqual(process.wait(timeout=30), 130)
+        self.await_true(lambda: "stopping: the learner ends the run in order" in self.log_text(), "the first signal")
+        process.send_signal(signal.SIGTERM)  # no copy of the first one
+        self.assertEqual(process.wait(timeout=30), 143)
         self.assertEqual([pid for pid in children if pid in harness.processes()], [])
 
     def test_an_interrupt_of_one_program_is_130(self):

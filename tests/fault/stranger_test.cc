@@ -129,6 +129,9 @@ TEST_F(StrangerTest, NoOpenAddressTakesAChangeOfTheRun) {
     EXPECT_EQ(Call(address, "/troupe.v1.Control/Checkpoint", v1::CheckpointRequest()).error_code(),
               grpc::StatusCode::UNIMPLEMENTED)
         << address;
+    EXPECT_EQ(Call(address, "/troupe.v1.Control/PruneCheckpoints", v1::PruneCheckpointsRequest()).error_code(),
+              grpc::StatusCode::UNIMPLEMENTED)
+        << address;
     EXPECT_EQ(Call(address, "/troupe.v1.Control/Drain", v1::DrainRequest()).error_code(),
               grpc::StatusCode::UNIMPLEMENTED)
         << address;

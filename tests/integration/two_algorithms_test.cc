@@ -62,6 +62,10 @@ class ReportingTrainer final : public learner::Trainer {
 class NoStore final : public learner::CheckpointStore {
  public:
   absl::Status Save(const learner::LearnerState& /*state*/, bool /*is_best*/) override { return absl::OkStatus(); }
+  absl::Status SaveTo(const learner::LearnerState& /*state*/, const std::string& /*path*/) override {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<int64_t> Prune(int /*keep*/) override { return 0; }
 };
 
 class TwoAlgorithmsTest : public testing::Test {

@@ -121,12 +121,28 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler, public
     base::MutexLock lock(&mutex_);
     return callers_;
   }
-  void RequestCheckpoint(const base::Caller& caller, std::function<void(absl::StatusOr<int64_t>)> done) override {
+  /// Answers with 456, and with ALREADY_EXISTS for the path /there.
+  void RequestCheckpoint(const base::Caller& caller, const std::string& to,
+                         std::function<void(absl::StatusOr<int64_t>)> done) override {
+    {
+      base::MutexLock lock(&mutex_);
+      callers_.push_back(caller);
+      checkpoint_to_ = to;
+    }
+    if (to == "/there") return done(absl::AlreadyExistsError("/there is no checkpoint"));
+    done(456);
+  }
+  std::string checkpoint_to() const {
+    base::MutexLock lock(&mutex_);
+    return checkpoint_to_;
+  }
+  /// Answers with `keep`.
+  void RequestPrune(const base::Caller& caller, int keep, std::function<void(absl::StatusOr<int64_t>)> done) override {
     {
       base::MutexLock lock(&mutex_);
       callers_.push_back(caller);
     }
-    done(456);
+    done(keep);
   }
   void RequestDrain(const base::Caller& caller, const std::string& reason) override {
     base::MutexLock lock(&mutex_);
@@ -230,6 +246,7 @@ class FakeEndpoint final : public LearnerEndpoint, public ControlHandler, public
   RunStatus status_ ABSL_GUARDED_BY(mutex_) = FakeStatus();
   std::vector<base::Caller> callers_ ABSL_GUARDED_BY(mutex_);
   std::string drain_reason_ ABSL_GUARDED_BY(mutex_);
+  std::string checkpoint_to_ ABSL_GUARDED_BY(mutex_);
   policy::PolicyTablePtr policies_ ABSL_GUARDED_BY(mutex_);
   std::vector<policy::PolicyChange> changes_ ABSL_GUARDED_BY(mutex_);
   absl::StatusOr<int64_t> change_result_ ABSL_GUARDED_BY(mutex_) = 1;

@@ -1,9 +1,11 @@
 #include "lib/run/learner/checkpoint_loop.h"
 
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
+#include "lib/base/status_macros.h"
 
 namespace troupe::run {
 namespace {
@@ -49,14 +51,51 @@ void CheckpointLoop::Save(learner::LearnerState state, bool is_best, Done done) 
   changed_.NotifyAll();
 }
 
-bool CheckpointLoop::Step() {
-  Order order;
+void CheckpointLoop::SaveTo(learner::LearnerState state, const std::string& path, Done done) {
+  const auto shared = std::make_shared<const learner::LearnerState>(std::move(state));
+  Post(
+      [this, shared, path]() -> absl::StatusOr<int64_t> {
+        TROUPE_RETURN_IF_ERROR(store_->SaveTo(*shared, path));
+        return shared->env_steps;
+      },
+      std::move(done));
+}
+
+void CheckpointLoop::Prune(int keep, Done done) {
+  Post([this, keep] { return store_->Prune(keep); }, std::move(done));
+}
+
+void CheckpointLoop::Post(Job job, Done done) {
   {
     base::MutexLock lock(&mutex_);
-    while (waiting_.empty() && !stopped_) changed_.Wait(&mutex_);
-    if (waiting_.empty()) return false;
-    order = std::move(waiting_.front());
-    waiting_.pop_front();
+    if (jobs_.size() < kMaxJobs) {
+      jobs_.emplace_back(std::move(job), std::move(done));
+      changed_.NotifyAll();
+      return;
+    }
+  }
+  done(absl::ResourceExhaustedError(absl::StrCat(kMaxJobs, " such requests wait already; try again")));
+}
+
+bool CheckpointLoop::Step() {
+  Order order;
+  std::pair<Job, Done> job;
+  {
+    base::MutexLock lock(&mutex_);
+    while (waiting_.empty() && jobs_.empty() && !stopped_) changed_.Wait(&mutex_);
+    if (!waiting_.empty()) {  // the run's own come first
+      order = std::move(waiting_.front());
+      waiting_.pop_front();
+    } else if (!jobs_.empty()) {
+      job = std::move(jobs_.front());
+      jobs_.pop_front();
+    } else {
+      return false;
+    }
+  }
+  if (job.first) {
+    job.second(job.first());
+    return true;
   }
   const absl::Status saved = store_->Save(order.state, order.is_best);
   Note(saved, order.state.env_steps);

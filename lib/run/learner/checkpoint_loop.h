@@ -16,9 +16,10 @@
 
 namespace troupe::run {
 
-/// Writes checkpoints in a thread of their own, so that training pauses only for the copy of its state. Holds at most
-/// two states to be written, the newest and the newest best; a newer one replaces an older one and serves who asked for
-/// that. Thread-safe. States: running -> stopped (Stop: what is waiting is still written).
+/// Writes checkpoints in a thread of their own, so that training pauses only for the copy of its state. Of the run it
+/// holds at most two states to be written, the newest and the newest best; a newer one replaces an older one and serves
+/// who asked for that. Of what is asked for besides, SaveTo and Prune, kMaxJobs wait. Thread-safe. States: running ->
+/// stopped (Stop: what is waiting is still written).
 class CheckpointLoop {
  public:
   /// Called once when the checkpoint is durable (its env steps), or with the reason why not.
@@ -33,11 +34,16 @@ class CheckpointLoop {
 
   /// Never blocks on the disk. `done` may be empty.
   void Save(learner::LearnerState state, bool is_best, Done done = nullptr);
+  /// As Save, but to `path`, outside the run's folder (CheckpointStore::SaveTo). `done` gets RESOURCE_EXHAUSTED at once
+  /// where kMaxJobs wait. The run's own checkpoints stay as they are, and the listener hears nothing.
+  void SaveTo(learner::LearnerState state, const std::string& path, Done done);
+  /// Removes the run's older checkpoints (CheckpointStore::Prune). `done` gets how many, or an error as of SaveTo.
+  void Prune(int keep, Done done);
   /// Before the thread runs.
   void SetListener(Listener listener) { listener_ = std::move(listener); }
   /// The thread's body: writes until Stop.
   void Run();
-  /// Waits for a state and writes it; false when stopped and nothing is left.
+  /// Waits for a state and writes it, or for a job and does it; false when stopped and nothing is left.
   bool Step();
   void Stop();
 
@@ -52,6 +58,9 @@ class CheckpointLoop {
     std::vector<Done> done;
   };
 
+  using Job = std::function<absl::StatusOr<int64_t>()>;
+  static constexpr size_t kMaxJobs = 4;
+  void Post(Job job, Done done);
   /// `saved`: how writing the state of `env_steps` went.
   void Note(const absl::Status& saved, int64_t env_steps);
 
@@ -61,6 +70,7 @@ class CheckpointLoop {
   mutable base::Mutex mutex_;
   base::CondVar changed_;
   std::deque<Order> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::pair<Job, Done>> jobs_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::string last_error_ ABSL_GUARDED_BY(mutex_);
   int64_t last_saved_env_steps_ ABSL_GUARDED_BY(mutex_) = -1;

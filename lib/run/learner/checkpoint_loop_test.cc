@@ -13,6 +13,10 @@ namespace {
 class FakeStore final : public learner::CheckpointStore {
  public:
   absl::Status Save(const learner::LearnerState& /*state*/, bool /*is_best*/) override { return status; }
+  absl::Status SaveTo(const learner::LearnerState& /*state*/, const std::string& path) override {
+    return path == "/bad" ? absl::AlreadyExistsError("not a checkpoint") : absl::OkStatus();
+  }
+  absl::StatusOr<int64_t> Prune(int keep) override { return 10 - keep; }
   absl::Status status;
 };
 
@@ -42,6 +46,35 @@ TEST_F(CheckpointLoopTest, CheckpointsThatCannotBeWrittenDegradeTheRunUntilTheyC
   Save(1200);
   EXPECT_EQ(degradations_.List(), std::vector<std::string>{"checkpoints cannot be written: the run folder is gone; the "
                                                            "newest of this process is of 800 env steps"});
+}
+
+TEST_F(CheckpointLoopTest, WhatIsAskedForBesidesDegradesNothingAndWaitsForTheRunsOwn) {
+  std::vector<absl::StatusOr<int64_t>> done;
+  const auto note = [&](absl::StatusOr<int64_t> result) { done.push_back(std::move(result)); };
+  const auto state = [](int64_t env_steps) {
+    learner::LearnerState made;
+    made.env_steps = env_steps;
+    return made;
+  };
+  loop_.SaveTo(state(100), "/good", note);
+  loop_.SaveTo(state(100), "/bad", note);
+  loop_.Prune(3, note);
+  loop_.Prune(4, note);
+  loop_.Prune(5, note);
+  ASSERT_EQ(done.size(), 1u) << "four wait";
+  EXPECT_TRUE(absl::IsResourceExhausted(done[0].status()));
+  loop_.Save(state(200), false);
+  ASSERT_TRUE(loop_.Step());
+  EXPECT_EQ(loop_.last_saved_env_steps(), 200);
+  EXPECT_EQ(done.size(), 1u);
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(loop_.Step());
+  ASSERT_EQ(done.size(), 5u);
+  EXPECT_EQ(*done[1], 100);
+  EXPECT_TRUE(absl::IsAlreadyExists(done[2].status()));
+  EXPECT_EQ(*done[3], 7);
+  EXPECT_EQ(*done[4], 6);
+  EXPECT_TRUE(degradations_.List().empty());
+  EXPECT_EQ(loop_.last_saved_env_steps(), 200) << "of the run";
 }
 
 TEST_F(CheckpointLoopTest, WordsNameNoPath) {

@@ -47,24 +47,41 @@ rpc::RunStatus ControlHandler::GetStatus(const base::Caller& /*caller*/) {
   return status;
 }
 
-void ControlHandler::RequestCheckpoint(const base::Caller& /*caller*/,
+void ControlHandler::RequestCheckpoint(const base::Caller& caller, const std::string& to,
                                        std::function<void(absl::StatusOr<int64_t>)> done) {
+  if (!to.empty()) TROUPE_INFO("checkpoint asked for by=\"{}\" to=\"{}\"", caller.ToString(), base::LogSafe(to));
+  Ask({.done = std::move(done), .to = to});
+}
+
+void ControlHandler::RequestPrune(const base::Caller& caller, int keep,
+                                  std::function<void(absl::StatusOr<int64_t>)> done) {
+  TROUPE_INFO("prune asked for by=\"{}\" keep={}", caller.ToString(), keep);
+  Ask({.done = std::move(done), .keep = keep});
+}
+
+void ControlHandler::Ask(CheckpointRequest request) {
+  absl::Status refused = Ending();
   {
     base::MutexLock lock(&mutex_);
-    if (!refuses_) {
-      requests_.push_back(std::move(done));
+    if (!refuses_ && requests_.size() < kMaxCheckpointRequests) {
+      requests_.push_back(std::move(request));
       return;
     }
+    if (!refuses_) {
+      refused = absl::ResourceExhaustedError(
+          absl::StrCat(kMaxCheckpointRequests, " checkpoints wait for the next update already; try again"));
+    }
   }
-  done(Ending());
+  request.done(refused);
 }
 
 void ControlHandler::RequestDrain(const base::Caller& caller, const std::string& reason) {
   TROUPE_INFO("drain asked for by=\"{}\" reason=\"{}\"", caller.ToString(), reason);
+  drain_asked_.store(true, std::memory_order_relaxed);
   learner_->RequestDrain(reason);
 }
 
-std::vector<CheckpointLoop::Done> ControlHandler::TakeCheckpointRequests() {
+std::vector<ControlHandler::CheckpointRequest> ControlHandler::TakeCheckpointRequests() {
   base::MutexLock lock(&mutex_);
   return std::exchange(requests_, {});
 }
@@ -105,7 +122,7 @@ std::vector<ControlHandler::ChangeRequest> ControlHandler::TakeChanges() {
 }
 
 void ControlHandler::RefuseAll() {
-  std::vector<CheckpointLoop::Done> checkpoints;
+  std::vector<CheckpointRequest> checkpoints;
   std::vector<ChangeRequest> changes;
   {
     base::MutexLock lock(&mutex_);
@@ -113,7 +130,7 @@ void ControlHandler::RefuseAll() {
     checkpoints.swap(requests_);
     changes.swap(changes_);
   }
-  for (const CheckpointLoop::Done& done : checkpoints) done(Ending());
+  for (const CheckpointRequest& request : checkpoints) request.done(Ending());
   for (const ChangeRequest& request : changes) request.done(PoliciesStay());
 }
 

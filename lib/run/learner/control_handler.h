@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <string>
@@ -26,6 +27,14 @@ namespace troupe::run {
 class ControlHandler final : public rpc::ControlHandler, public rpc::MonitorHandler {
  public:
   using ChangeDone = std::function<void(absl::StatusOr<int64_t>)>;
+  /// What was asked of who writes checkpoints.
+  struct CheckpointRequest {
+    CheckpointLoop::Done done;
+    std::string to = "";  ///< the path of a checkpoint outside the run; empty: one of the run
+    int keep = 0;         ///< above 0: no checkpoint, but the older ones are to go
+  };
+  /// Of these that wait; another is refused with RESOURCE_EXHAUSTED.
+  static constexpr size_t kMaxCheckpointRequests = 64;
   /// Changes that wait; another is refused with RESOURCE_EXHAUSTED.
   static constexpr size_t kMaxChanges = 64;
   /// Policies that may be added within an hour; another is refused with RESOURCE_EXHAUSTED.
@@ -44,14 +53,18 @@ class ControlHandler final : public rpc::ControlHandler, public rpc::MonitorHand
         clock_(clock) {}
 
   rpc::RunStatus GetStatus(const base::Caller& caller) override;
-  void RequestCheckpoint(const base::Caller& caller, std::function<void(absl::StatusOr<int64_t>)> done) override;
+  void RequestCheckpoint(const base::Caller& caller, const std::string& to,
+                         std::function<void(absl::StatusOr<int64_t>)> done) override;
+  void RequestPrune(const base::Caller& caller, int keep, std::function<void(absl::StatusOr<int64_t>)> done) override;
   void RequestDrain(const base::Caller& caller, const std::string& reason) override;
 
   policy::PolicyTablePtr Policies(const base::Caller& /*caller*/) override { return learner_->Policies(); }
   void ChangePolicies(const base::Caller& caller, policy::PolicyChange change, ChangeDone done) override;
 
-  /// Checkpoints asked for since the last call, to be served between two updates.
-  std::vector<CheckpointLoop::Done> TakeCheckpointRequests();
+  /// Whether somebody has asked for a drain.
+  bool drain_asked() const { return drain_asked_.load(std::memory_order_relaxed); }
+  /// Those since the last call, in order, to be served between two updates.
+  std::vector<CheckpointRequest> TakeCheckpointRequests();
   /// Changes asked for since the last call, in order, to be made between two updates.
   std::vector<ChangeRequest> TakeChanges();
   /// What a change is refused with then.
@@ -60,6 +73,7 @@ class ControlHandler final : public rpc::ControlHandler, public rpc::MonitorHand
   void RefuseAll();
 
  private:
+  void Ask(CheckpointRequest request);
   /// OK: there is room for `change`, and it counts from now on.
   absl::Status CheckRateLocked(const policy::PolicyChange& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -68,8 +82,9 @@ class ControlHandler final : public rpc::ControlHandler, public rpc::MonitorHand
   const Degradations* const degradations_;
   const std::string run_name_;
   base::Clock* const clock_;
+  std::atomic<bool> drain_asked_{false};
   base::Mutex mutex_;
-  std::vector<CheckpointLoop::Done> requests_ ABSL_GUARDED_BY(mutex_);
+  std::vector<CheckpointRequest> requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<ChangeRequest> changes_ ABSL_GUARDED_BY(mutex_);
   std::deque<absl::Duration> added_at_ ABSL_GUARDED_BY(mutex_);  ///< within the last hour, the newest last
   bool refuses_ ABSL_GUARDED_BY(mutex_) = false;

@@ -174,13 +174,14 @@ absl::Status MakeUpdates(LearnerParts& parts) {
     parts.films = std::make_unique<base::OwnThread<FilmLoop>>(std::make_unique<FilmLoop>(
         parts.setup.folder->Path("videos"), ShootWith(parts.wiring.registry), &parts.degradations));
   }
-  parts.evaluator =
-      std::make_unique<RunEvaluator>(RunEvaluator::Deps{.run = &run,
-                                                        .registry = parts.wiring.registry,
-                                                        .learner = parts.learner.get(),
-                                                        .trainer = trainer,
-                                                        .reporter = parts.reporter.get(),
-                                                        .films = parts.films ? parts.films->get() : nullptr});
+  parts.evaluator = std::make_unique<RunEvaluator>(RunEvaluator::Deps{
+      .run = &run,
+      .registry = parts.wiring.registry,
+      .learner = parts.learner.get(),
+      .trainer = trainer,
+      .reporter = parts.reporter.get(),
+      .films = parts.films ? parts.films->get() : nullptr,
+      .interrupted = [&parts] { return parts.wiring.interrupted() || parts.control->drain_asked(); }});
   parts.updates = std::make_unique<UpdateLoop>(
       UpdateLoop::Deps{.run = &run,
                        .learner = parts.learner.get(),

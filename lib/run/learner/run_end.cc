@@ -21,18 +21,19 @@ absl::Status RunEnd::Conclude(const learner::StepOutcome& outcome, bool evaluate
   summary_.reason = outcome.reason;
   // What comes from here on, an evaluation, a checkpoint and goodbyes, is no training: no rate is to suffer from it.
   wall_clock_s_ = deps_.learner->Status().progress.wall_clock_s;
-  if (evaluate) {
-    absl::StatusOr<rollout::EvaluationResult> evaluation = deps_.updates->Evaluate();
+  // Before the evaluation, which may take longer than a batch system waits.
+  TROUPE_RETURN_IF_ERROR(deps_.updates->SaveFinal(true));
+  if (!evaluate) return absl::OkStatus();
+  absl::StatusOr<rollout::EvaluationResult> evaluation = deps_.updates->Evaluate();
+  if (!evaluation.ok()) {
     // What was trained is there all the same.
-    if (evaluation.ok()) {
-      summary_.evaluation = *std::move(evaluation);
-      summary_.evaluation_values = deps_.reporter->evaluation_values();
-    } else {
-      summary_.evaluation_error =
-          base::LogSafe(std::string(evaluation.status().message()), RunEvaluator::kMaxErrorChars);
-    }
+    summary_.evaluation_error = base::LogSafe(std::string(evaluation.status().message()), RunEvaluator::kMaxErrorChars);
+    return absl::OkStatus();
   }
-  return deps_.updates->SaveState(true, nullptr);
+  summary_.evaluation = *std::move(evaluation);
+  summary_.evaluation_values = deps_.reporter->evaluation_values();
+  summary_.evaluation_cut = deps_.evaluator->CutTextOf(*summary_.evaluation);
+  return deps_.updates->SaveFinal(false);  // it may be the best now
 }
 
 absl::Status RunEnd::Tell() {

@@ -31,7 +31,7 @@ class RunEnd {
   /// `name` and `directory`: of the run.
   RunEnd(const Deps& deps, const std::string& name, const std::string& directory);
 
-  /// The last evaluation, where one is due (`evaluate`), and the last state for a checkpoint, while workers may still
+  /// The last state for a checkpoint, then the last evaluation, where one is due (`evaluate`), while workers may still
   /// come. Errors are UpdateLoop::SaveState's.
   absl::Status Conclude(const learner::StepOutcome& outcome, bool evaluate);
   /// Once nobody is connected any more and checkpoints are written or not: the last line of progress, summary.json and

@@ -3,11 +3,13 @@
 #include <utility>
 #include <vector>
 
+#include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/run/episode_video.h"
 #include "lib/run/evaluation.h"
 #include "lib/run/rollout_setup.h"
 #include "lib/run/run_checkpoint.h"
+#include "lib/run/watched_evaluation.h"
 
 namespace troupe::run {
 
@@ -16,6 +18,7 @@ absl::Status RunEvaluator::Prepare() {
   if (evaluated_ == now) return absl::OkStatus();
   config::ResolvedRun played = *deps_.run;
   UsePolicies(*now, &played);
+  played.env.python.abandoned = abandoned_;
   TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig config, MakeRolloutConfig(played, *deps_.registry));
   TROUPE_ASSIGN_OR_RETURN(pool_, EvaluationPool::Create(config, deps_.run->evaluation.num_workers));
   evaluated_ = std::move(now);
@@ -23,10 +26,10 @@ absl::Status RunEvaluator::Prepare() {
 }
 
 absl::StatusOr<rollout::EvaluationResult> RunEvaluator::Evaluate(int64_t env_steps) {
-  TROUPE_RETURN_IF_ERROR(Prepare());
+  const policy::PolicyTablePtr now = deps_.learner->Policies();
   std::vector<policy::WeightSnapshotPtr> weights;
-  for (const policy::PolicySlot slot : evaluated_->entries().ids()) {
-    const policy::PolicyEntry* const entry = evaluated_->Find(slot);
+  for (const policy::PolicySlot slot : now->entries().ids()) {
+    const policy::PolicyEntry* const entry = now->Find(slot);
     if (entry == nullptr || !entry->active()) continue;
     TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, deps_.trainer->Snapshot(slot));
     weights.push_back(std::move(snapshot));
@@ -36,11 +39,32 @@ absl::StatusOr<rollout::EvaluationResult> RunEvaluator::Evaluate(int64_t env_ste
   request.episodes = options.episodes;
   request.deterministic = options.deterministic;
   request.seed = options.seed;
-  TROUPE_ASSIGN_OR_RETURN(rollout::EvaluationResult result, pool_->Run(request, weights));
+  request.max_episode_steps = options.max_episode_steps;
+  EvaluationWatch watch;
+  watch.options = options;
+  watch.interrupted = deps_.interrupted;
+  watch.tell = [this](const EvaluationProgress& progress) {
+    deps_.reporter->OnEvaluating(progress);
+    if (!progress.sees_no_end() || std::exchange(told_no_end_, true)) return;
+    TROUPE_WARN("{}; training episodes that have ended: {}", progress.Text(),
+                deps_.learner->Status().progress.episodes);
+  };
+  watch.abandoned = abandoned_.get();
+  // Environments and policies of the changed table may take long to make: watched, too.
+  const auto play = [&](const rollout::EvaluationRequest& watched) -> absl::StatusOr<rollout::EvaluationResult> {
+    TROUPE_RETURN_IF_ERROR(Prepare());
+    return pool_->Run(watched, weights);
+  };
+  TROUPE_ASSIGN_OR_RETURN(rollout::EvaluationResult result, PlayWatched(watch, request, play));
+  if (result.cut > 0) TROUPE_WARN("evaluation env_steps={}: {}", env_steps, CutTextOf(result));
   deps_.reporter->OnEvaluation(result, *evaluated_, env_steps);
   deps_.learner->ReportEvaluation(StatsOf(result, evaluated_->num_slots()));
   MaybeFilm(request, result, std::move(weights), env_steps);
   return result;
+}
+
+std::string RunEvaluator::CutTextOf(const rollout::EvaluationResult& result) const {
+  return CutText(result, deps_.run->evaluation.max_episode_steps);
 }
 
 void RunEvaluator::MaybeFilm(const rollout::EvaluationRequest& request, const rollout::EvaluationResult& result,

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -33,7 +36,8 @@ class RunEvaluator {
     learner::Learner* learner = nullptr;
     learner::Trainer* trainer = nullptr;  ///< the learner's
     RunReporter* reporter = nullptr;
-    FilmLoop* films = nullptr;  ///< nullptr: no evaluation is filmed
+    FilmLoop* films = nullptr;                    ///< nullptr: no evaluation is filmed
+    std::function<bool()> interrupted = nullptr;  ///< whether somebody wants the process to end; may be absent
   };
 
   explicit RunEvaluator(const Deps& deps) : deps_(deps) {}
@@ -41,8 +45,10 @@ class RunEvaluator {
   /// Makes what plays the episodes, anew if the policies have changed. Errors as EvaluationPool::Create.
   absl::Status Prepare();
   /// Plays the episodes that `evaluation` of the configuration asks for, with the weights after `env_steps`. Blocks as
-  /// long as they take. Errors of Prepare, of the trainer and of EvaluationPool::Run.
+  /// long as they take. Errors of Prepare, of the trainer, of EvaluationPool::Run and of PlayWatched.
   absl::StatusOr<rollout::EvaluationResult> Evaluate(int64_t env_steps);
+  /// CutText of one of its results.
+  std::string CutTextOf(const rollout::EvaluationResult& result) const;
   /// The policies of the last evaluation; nullptr before Prepare.
   const policy::PolicyTablePtr& evaluated() const { return evaluated_; }
 
@@ -53,8 +59,10 @@ class RunEvaluator {
 
   const Deps deps_;
   int64_t evaluations_ = 0;           ///< of this learner's life
+  bool told_no_end_ = false;          ///< that no episode ends
   policy::PolicyTablePtr evaluated_;  ///< what pool_ was made for
   std::unique_ptr<EvaluationPool> pool_;
+  const std::shared_ptr<std::atomic<bool>> abandoned_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace troupe::run

@@ -212,6 +212,10 @@ bool RunReporter::TakeTracked() {
   });
 }
 
+void RunReporter::OnEvaluating(const EvaluationProgress& progress) {
+  if (last_) Display(*last_, false, &progress);
+}
+
 void RunReporter::Finish() {
   if (!last_) return;
   TellFilms();
@@ -339,12 +343,15 @@ telemetry::ProgressView RunReporter::View(const learner::ProgressRecord& record)
   return view;
 }
 
-void RunReporter::Display(const learner::ProgressRecord& record, bool last) {
+void RunReporter::Display(const learner::ProgressRecord& record, bool last, const EvaluationProgress* evaluating) {
   const bool no_best = record.rewards_differ && record.best_by.empty() && !told_no_best_;
   told_no_best_ = told_no_best_ || no_best;
   // What is not shown is not put into words either.
-  if (!no_best && !display_.IsDue(absl::Seconds(record.wall_clock_s), last)) return;
+  const absl::Duration evaluated = evaluating == nullptr ? absl::ZeroDuration() : evaluating->since;
+  if (!no_best && !display_.IsDue(absl::Seconds(record.wall_clock_s) + evaluated, last)) return;
   telemetry::ProgressView view = View(record);
+  view.elapsed += evaluated;
+  if (evaluating != nullptr) view.evaluating = evaluating->Text();
   if (no_best) view.notes.push_back(std::string(kNoBest));
   if (const std::optional<TerminalSize> size = SizeOfTerminal()) display_.Resize(size->columns, size->rows);
   const std::string text = display_.Render(view, last);

@@ -21,6 +21,7 @@
 #include "lib/rollout/evaluator.h"
 #include "lib/run/learner/degradations.h"
 #include "lib/run/learner/film_loop.h"
+#include "lib/run/watched_evaluation.h"
 #include "lib/telemetry/json_lines_writer.h"
 #include "lib/telemetry/progress_display.h"
 #include "lib/telemetry/tensorboard_writer.h"
@@ -62,6 +63,8 @@ class RunReporter final : public base::MetricSink, public learner::ProgressListe
   /// `table`. It goes to TensorBoard at once and into the held line. If the update's line is written already, or none
   /// is due, it gets a line of its own, which has the update's values again.
   void OnEvaluation(const rollout::EvaluationResult& evaluation, const policy::PolicyTable& table, int64_t env_steps);
+  /// An evaluation plays: for the display. On the update thread, often.
+  void OnEvaluating(const EvaluationProgress& progress);
   /// Writes the line that is held, if one is.
   void Settle();
   /// The last line and the last state of the display. The line is left out if the last update has one already and
@@ -90,7 +93,8 @@ class RunReporter final : public base::MetricSink, public learner::ProgressListe
   void TellFilms();
   /// Tries again to write what waits, and notes what cannot be written.
   void FlushAll();
-  void Display(const learner::ProgressRecord& record, bool last);
+  /// `evaluating`: the evaluation that plays now; nullptr: none does.
+  void Display(const learner::ProgressRecord& record, bool last, const EvaluationProgress* evaluating = nullptr);
   telemetry::ProgressView View(const learner::ProgressRecord& record) const;
 
   const std::string run_name_;

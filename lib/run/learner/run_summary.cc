@@ -168,6 +168,7 @@ std::string SummaryText(const RunSummary& summary) {
     absl::StrAppend(&text, "evaluation FAILED: ", summary.evaluation_error, "\n");
   }
   if (summary.evaluation) absl::StrAppend(&text, EvaluationText(summary));
+  if (!summary.evaluation_cut.empty()) absl::StrAppend(&text, summary.evaluation_cut, "\n");
   absl::StrAppend(&text, DroppedText(progress));
   for (const std::string& words : summary.degraded) absl::StrAppend(&text, "DEGRADED: ", words, "\n");
   absl::StrAppend(&text, "results in ", summary.directory, "\n");

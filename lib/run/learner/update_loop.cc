@@ -44,10 +44,22 @@ void UpdateLoop::SettleUnlessLast() {
 
 absl::Status UpdateLoop::ServeControl() {
   deps_.policies->Step();
-  for (CheckpointLoop::Done& done : deps_.control->TakeCheckpointRequests()) {
+  for (ControlHandler::CheckpointRequest& request : deps_.control->TakeCheckpointRequests()) {
     SettleUnlessLast();
-    TROUPE_RETURN_IF_ERROR(SaveState(true, std::move(done)));
+    TROUPE_RETURN_IF_ERROR(Serve(std::move(request)));
   }
+  return absl::OkStatus();
+}
+
+absl::Status UpdateLoop::Serve(ControlHandler::CheckpointRequest request) {
+  if (request.keep > 0) {
+    deps_.checkpoints->Prune(request.keep, std::move(request.done));
+    return absl::OkStatus();
+  }
+  if (request.to.empty()) return SaveState(true, std::move(request.done));
+  TROUPE_RETURN_IF_ERROR(SaveState(false, nullptr));  // or the best, which is asked for once, would be there alone
+  TROUPE_ASSIGN_OR_RETURN(learner::LearnerSnapshot snapshot, deps_.learner->SnapshotState());
+  deps_.checkpoints->SaveTo(std::move(snapshot.state), request.to, std::move(request.done));
   return absl::OkStatus();
 }
 
@@ -61,14 +73,26 @@ absl::Status UpdateLoop::Tell(Hook hook, absl::FunctionRef<nlohmann::json()> fac
   return absl::OkStatus();
 }
 
+absl::Status UpdateLoop::EndUpdates() {
+  if (deps_.callbacks != nullptr && !deps_.callbacks->AwaitIdle(absl::ZeroDuration())) {
+    TROUPE_RETURN_IF_ERROR(SaveFinal(true));
+  }
+  return AwaitCallbacks();
+}
+
 absl::Status UpdateLoop::AwaitCallbacks() {
   while (deps_.callbacks != nullptr && !deps_.callbacks->AwaitIdle(kLook)) TROUPE_RETURN_IF_ERROR(ServeControl());
   return absl::OkStatus();
 }
 
+absl::Status UpdateLoop::SaveFinal(bool always) {
+  return deps_.run->experiment.final_checkpoint ? SaveState(always, nullptr) : absl::OkStatus();
+}
+
 absl::Status UpdateLoop::SaveState(bool always, CheckpointLoop::Done done) {
   TROUPE_ASSIGN_OR_RETURN(learner::LearnerSnapshot snapshot, deps_.learner->SnapshotState());
   if (always || snapshot.is_best) {
+    schedule_.NoteSaved();
     deps_.checkpoints->Save(std::move(snapshot.state), snapshot.is_best, std::move(done));
   }
   return absl::OkStatus();
@@ -82,7 +106,7 @@ absl::Status UpdateLoop::AfterUpdate() {
   // them.
   const bool evaluated =
       Crossed(deps_.run->evaluation.interval_env_steps, before, seen_env_steps_) && EvaluateInTraining();
-  const bool due = Crossed(deps_.run->experiment.checkpoint_interval_env_steps, before, seen_env_steps_);
+  const bool due = schedule_.IsDue(before, seen_env_steps_);
   if (!due && !evaluated) return absl::OkStatus();
   SettleUnlessLast();
   return SaveState(due, nullptr);
@@ -102,6 +126,10 @@ absl::StatusOr<rollout::EvaluationResult> UpdateLoop::Evaluate() {
 bool UpdateLoop::EvaluateInTraining() {
   // One that fails costs no training. Everybody may see what is degraded, so the words of the error stay here.
   const absl::Status status = Evaluate().status();
+  if (absl::IsCancelled(status)) {
+    TROUPE_INFO("evaluation {} env_steps={}", std::string(status.message()), env_steps());
+    return false;
+  }
   deps_.degradations->Set("evaluation",
                           status.ok() ? "" : absl::StrCat("the evaluation at ", env_steps(), " env steps failed"));
   if (!status.ok()) {

@@ -11,6 +11,7 @@
 #include "lib/rollout/evaluator.h"
 #include "lib/run/learner/callback_host.h"
 #include "lib/run/learner/checkpoint_loop.h"
+#include "lib/run/learner/checkpoint_schedule.h"
 #include "lib/run/learner/control_handler.h"
 #include "lib/run/learner/degradations.h"
 #include "lib/run/learner/policy_desk.h"
@@ -36,15 +37,21 @@ class UpdateLoop {
     PolicyDesk* policies = nullptr;
     Degradations* degradations = nullptr;
     CallbackHost* callbacks = nullptr;  ///< absent: none
+    const base::Clock* clock = &base::Clock::Real();
   };
 
   /// `resumed_env_steps`: trained before this process.
   UpdateLoop(const Deps& deps, int64_t resumed_env_steps)
-      : deps_(deps), resumed_env_steps_(resumed_env_steps), seen_env_steps_(resumed_env_steps) {}
+      : deps_(deps),
+        resumed_env_steps_(resumed_env_steps),
+        seen_env_steps_(resumed_env_steps),
+        schedule_(deps.run->experiment, deps.clock) {}
 
   /// One step of the learner and what follows from it, which is nothing where that is kFailed. Errors are those of
   /// SaveState.
   absl::StatusOr<learner::StepOutcome> Step(absl::Duration timeout);
+  /// SaveState for the last checkpoint, where the configuration wants one. `always`: also if it is not the best so far.
+  absl::Status SaveFinal(bool always);
   /// Hands the state to who writes checkpoints if it is the best so far, or `always`. Errors are the trainer's.
   absl::Status SaveState(bool always, CheckpointLoop::Done done);
   /// Evaluates the weights of now. Errors are RunEvaluator::Evaluate's, and Tell's.
@@ -52,6 +59,9 @@ class UpdateLoop {
   /// Callbacks hear of it, where one wants to. While they are behind by a full queue this waits, and does what is asked
   /// of the control handler meanwhile, since it may be they who ask. Errors are those of SaveState.
   absl::Status Tell(Hook hook, absl::FunctionRef<nlohmann::json()> facts);
+  /// After the last update: saves the state if callbacks still have to be called, since the process may be killed
+  /// while it waits for them, and waits as AwaitCallbacks does.
+  absl::Status EndUpdates();
   /// Waits in the same way until callbacks have been called for all that they were told.
   absl::Status AwaitCallbacks();
   /// Trained, of the whole run.
@@ -59,6 +69,7 @@ class UpdateLoop {
 
  private:
   absl::Status AfterUpdate();
+  absl::Status Serve(ControlHandler::CheckpointRequest request);
   /// What was asked of the control handler.
   absl::Status ServeControl();
   /// Writes the line of the last update, before a state is saved from which a run may go on, or once callbacks have
@@ -70,6 +81,7 @@ class UpdateLoop {
   const Deps deps_;
   const int64_t resumed_env_steps_;
   int64_t seen_env_steps_;  ///< after the last update that was looked at
+  CheckpointSchedule schedule_;
 };
 
 }  // namespace troupe::run

@@ -58,7 +58,13 @@ class FakeStore final : public learner::CheckpointStore {
     saved.push_back(state.env_steps);
     return status;
   }
+  absl::Status SaveTo(const learner::LearnerState& state, const std::string& path) override {
+    saved_to.emplace_back(state.env_steps, path);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<int64_t> Prune(int keep) override { return keep; }
   std::vector<int64_t> saved;
+  std::vector<std::pair<int64_t, std::string>> saved_to;
   absl::Status status;
 };
 
@@ -99,7 +105,7 @@ class UpdateLoopTest : public testing::Test {
 
 TEST_F(UpdateLoopTest, BetweenUpdatesItEvaluatesSavesAndDoesWhatIsAskedFor) {
   std::vector<absl::StatusOr<int64_t>> saved, changed;
-  run_.control->RequestCheckpoint({},
+  run_.control->RequestCheckpoint({}, "",
                                   [&](absl::StatusOr<int64_t> env_steps) { saved.push_back(std::move(env_steps)); });
   run_.control->ChangePolicies({}, policy::AddPolicy{.id = PolicyId("next")},
                                [&](absl::StatusOr<int64_t> revision) { changed.push_back(std::move(revision)); });
@@ -119,6 +125,78 @@ TEST_F(UpdateLoopTest, BetweenUpdatesItEvaluatesSavesAndDoesWhatIsAskedFor) {
   EXPECT_GT(*saved[0], 0) << "a newer state serves who asked for an older one";
   EXPECT_THAT(store_.saved, testing::Contains(400));
   EXPECT_THAT(run_.degradations.List(), testing::IsEmpty());
+}
+
+TEST_F(UpdateLoopTest, WhatIsAskedForBesidesGoesToTheStore) {
+  std::vector<absl::StatusOr<int64_t>> saved, pruned;
+  run_.control->RequestCheckpoint({}, "/elsewhere/a", [&](absl::StatusOr<int64_t> done) { saved.push_back(done); });
+  run_.control->RequestPrune({}, 7, [&](absl::StatusOr<int64_t> done) { pruned.push_back(done); });
+  ASSERT_EQ(run_.StepToTheEnd().kind, StepOutcome::Kind::kStopped);
+  run_.WriteCheckpoints();
+  ASSERT_EQ(store_.saved_to.size(), 1u);
+  EXPECT_EQ(store_.saved_to[0].second, "/elsewhere/a");
+  ASSERT_EQ(saved.size(), 1u);
+  EXPECT_EQ(*saved[0], store_.saved_to[0].first);
+  ASSERT_EQ(pruned.size(), 1u);
+  EXPECT_EQ(*pruned[0], 7);
+}
+
+// A kill in the evaluation, which may take long, costs no training.
+TEST_F(UpdateLoopTest, TheLastStateIsSavedBeforeItIsEvaluated) {
+  const StepOutcome outcome = run_.StepToTheEnd();
+  run_.WriteCheckpoints();
+  store_.saved.clear();
+  RunEnd end = MakeEnd();
+  run_.setup.run.evaluation.episodes = 10'000'000;
+  bool saved_first = false;
+  run_.interrupted = [&] {
+    run_.WriteCheckpoints();
+    saved_first = testing::Matches(testing::Contains(400))(store_.saved);
+    return true;
+  };
+  ASSERT_EQ(end.Conclude(outcome, /*evaluate=*/true), absl::OkStatus());
+  EXPECT_TRUE(saved_first);
+  run_.StopSampling();
+  EXPECT_EQ(end.Tell(), absl::OkStatus());
+  EXPECT_TRUE(Summary()["evaluation"].is_null());
+  EXPECT_THAT(Summary()["evaluation_error"].get<std::string>(),
+              testing::MatchesRegex("interrupted after [0-9]+ of 10000000 episodes"));
+}
+
+TEST_F(UpdateLoopTest, WithoutAFinalCheckpointNoneIsWrittenAtTheEnd) {
+  run_.setup.run.experiment.final_checkpoint = false;
+  const StepOutcome outcome = run_.StepToTheEnd();
+  run_.WriteCheckpoints();
+  store_.saved.clear();
+  RunEnd end = MakeEnd();
+  ASSERT_EQ(end.Conclude(outcome, /*evaluate=*/true), absl::OkStatus());
+  run_.WriteCheckpoints();
+  EXPECT_THAT(store_.saved, testing::IsEmpty());
+}
+
+// The clock stands still: env steps alone, and the time before the first one.
+TEST(UpdateLoopTimeTest, ACheckpointIsDueByTime) {
+  for (const bool due : {false, true}) {
+    FakeStore store;
+    base::FakeClock clock;
+    RunInProcess run{{.config = kConfig,
+                      .change =
+                          [due](config::ResolvedRun& resolved) {
+                            resolved.experiment.checkpoint_interval_env_steps = 0;
+                            resolved.experiment.first_checkpoint_after =
+                                due ? absl::ZeroDuration() : absl::InfiniteDuration();
+                          },
+                      .make_trainer =
+                          [](const RunSetup& /*setup*/, const policy::PolicyTable& policies) {
+                            return std::make_unique<learner::FakeTrainer>(policies.Specs());
+                          },
+                      .draw = &Zeros,
+                      .store = &store,
+                      .clock = &clock}};
+    ASSERT_EQ(run.StepToTheEnd().kind, StepOutcome::Kind::kStopped);
+    run.WriteCheckpoints();
+    EXPECT_EQ(store.saved, due ? std::vector<int64_t>{40} : std::vector<int64_t>{});
+  }
 }
 
 TEST_F(UpdateLoopTest, AtTheEndTheLastWeightsAreEvaluatedAndToldOf) {

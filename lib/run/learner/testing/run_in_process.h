@@ -40,6 +40,7 @@ struct RunInProcess {
     DrawState draw;
     learner::CheckpointStore* store = nullptr;
     CallbackHost* callbacks = nullptr;
+    const base::Clock* clock = &base::Clock::Real();  ///< of checkpoints
   };
 
   explicit RunInProcess(const Parts& parts) : checkpoints(parts.store, &degradations) {
@@ -81,7 +82,8 @@ struct RunInProcess {
                                                                   .registry = &registry,
                                                                   .learner = learner.get(),
                                                                   .trainer = trainer.get(),
-                                                                  .reporter = reporter.get()});
+                                                                  .reporter = reporter.get(),
+                                                                  .interrupted = [this] { return interrupted(); }});
     updates = std::make_unique<UpdateLoop>(UpdateLoop::Deps{.run = &setup.run,
                                                             .learner = learner.get(),
                                                             .reporter = reporter.get(),
@@ -90,7 +92,8 @@ struct RunInProcess {
                                                             .control = control.get(),
                                                             .policies = desk.get(),
                                                             .degradations = &degradations,
-                                                            .callbacks = parts.callbacks},
+                                                            .callbacks = parts.callbacks,
+                                                            .clock = parts.clock},
                                            0);
     EXPECT_EQ(learner->Start(), absl::OkStatus());
     EXPECT_EQ(sampler->Join(*MakeRolloutConfig(setup.run, registry), learner.get()), absl::OkStatus());
@@ -122,6 +125,7 @@ struct RunInProcess {
     checkpoints.Run();
   }
 
+  std::function<bool()> interrupted = [] { return false; };  ///< whether an evaluation is to end
   const storage::ScratchDirectory scratch;
   env::EnvRegistry registry;
   RunSetup setup;
