@@ -57,7 +57,7 @@ def rate(ask, seconds):
 def measure(address, rounds, seconds):
     """-> {(kind, rows): [what rate says, each round]}; kind: call, stream, and the floor of either."""
     rates = {}
-    channel = query_calls.open_channel(grpc, address, None)
+    channel = query_calls.open_channel(grpc, address, None, False)
     bare_call, bare_stream = channel.unary_unary(query_calls.COMPUTE), BareStream(channel)
     with PolicyClient(address) as client, client.stream() as stream:
         asks = {}

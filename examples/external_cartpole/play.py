@@ -34,7 +34,7 @@ def play(stub, world):
 
 def connect(address):
     """A channel to where the run's clients come: it may not have begun yet."""
-    channel = grpc.insecure_channel(address, options=[("grpc.max_reconnect_backoff_ms", 1000)])
+    channel = grpc.insecure_channel(address, options=[("grpc.max_reconnect_backoff_ms", 1000), ("grpc.enable_http_proxy", 0)])
     print(f"waiting for a run at {address}, {PATIENCE_S} s at most", flush=True)
     try:
         grpc.channel_ready_future(channel).result(timeout=PATIENCE_S)
@@ -52,8 +52,10 @@ def main():
         except grpc.RpcError as error:
             if error.code() in (grpc.StatusCode.ABORTED, grpc.StatusCode.DEADLINE_EXCEEDED):
                 continue  # the episode is over without us: begin another
-            print(f"the run is over: {error.code().name}")
-            return
+            if ("troupe-run", "ended") in (error.trailing_metadata() or ()):
+                print("the run has ended")
+                return
+            sys.exit(f"no more answers: {error.code().name}")
         if len(returns) % 20 == 0:
             print(f"{len(returns)} episodes, the last 20 with a return of {sum(returns[-20:]) / 20:.1f}", flush=True)
 

@@ -9,7 +9,7 @@ import time
 from cartpole import CartPole
 
 import troupe
-from troupe.external import EpisodeError
+from troupe.external import EpisodeError, RunEnded
 
 PATIENCE_S = 60  # for a run that has not begun yet
 
@@ -36,6 +36,9 @@ def main():
         while True:
             try:
                 returns.append(play(env, world))
+            except RunEnded:
+                print("the run has ended")
+                return
             except EpisodeError as error:
                 if error.code in ("ABORTED", "DEADLINE_EXCEEDED"):
                     continue  # the episode is over without us: begin another
@@ -44,8 +47,7 @@ def main():
                         sys.exit(f"no run answers at {sys.argv[1]}: got nothing in {PATIENCE_S} s, expected the folder that `troupe train` says")
                     time.sleep(0.5)
                     continue
-                print(f"the run is over: {error.code}")
-                return
+                sys.exit(f"no more answers: {error.code}")
             if len(returns) % 20 == 0:
                 print(f"{len(returns)} episodes, the last 20 with a return of {sum(returns[-20:]) / 20:.1f}", flush=True)
 

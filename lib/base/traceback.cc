@@ -6,6 +6,7 @@ namespace troupe::base {
 namespace {
 
 constexpr char kPayload[] = "troupe.traceback";
+constexpr char kCallbackPayload[] = "troupe.callback";
 
 }  // namespace
 
@@ -18,5 +19,12 @@ std::string TracebackOf(const absl::Status& status) {
   const auto payload = status.GetPayload(kPayload);
   return payload.has_value() ? std::string(*payload) : std::string();
 }
+
+absl::Status WithCallbackBlamed(absl::Status status, bool blamed) {
+  if (!status.ok() && blamed) status.SetPayload(kCallbackPayload, absl::Cord());
+  return status;
+}
+
+bool IsCallbackBlamed(const absl::Status& status) { return status.GetPayload(kCallbackPayload).has_value(); }
 
 }  // namespace troupe::base

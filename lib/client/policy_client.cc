@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "lib/base/loopback.h"
 #include "proto/troupe/v1/query.grpc.pb.h"
 #include <grpcpp/create_channel.h>
 #include <grpcpp/support/channel_arguments.h>
@@ -30,11 +31,23 @@ int64_t NowNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
 }
 
-bool IsLocal(const std::string& address) {
-  for (const char* const begin : {"unix:", "unix-abstract:", "localhost:", "127.", "[::1]:"}) {
-    if (absl::StartsWith(address, begin)) return true;
+/// Plain text to `address` stays on this machine. INVALID_ARGUMENT: it is no address.
+absl::Status CheckStaysHere(const std::string& address) {
+  if (absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:")) return absl::OkStatus();
+  const size_t colon = address.rfind(':');
+  const std::string port = colon == std::string::npos ? "" : address.substr(colon + 1);
+  std::string host = address.substr(0, address.size() - port.size() - 1);
+  const bool brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (port.empty() || port.find_first_not_of("0123456789") != std::string::npos || host.empty() ||
+      (!brackets && absl::StrContains(host, ':'))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "got the address \"", address, "\", expected unix:PATH, unix-abstract:NAME, HOST:PORT or [IPV6]:PORT"));
   }
-  return false;
+  if (brackets) host = host.substr(1, host.size() - 2);
+  if (base::IsLoopback(host)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("address ", address, " is on another machine and the connection is plain text; set credentials, or ",
+                   "insecure_plaintext_network on a network you trust"));
 }
 
 template <typename T>
@@ -142,6 +155,7 @@ class Client final : public PolicyClient {
       arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
       arguments.SetMaxSendMessageSize(kMaxMessageBytes);
       arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+      arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, options_.use_http_proxy ? 1 : 0);
       arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
       auto server = std::make_unique<Server>();
       server->address = address;
@@ -339,10 +353,8 @@ absl::StatusOr<std::unique_ptr<PolicyClient>> PolicyClient::Create(std::vector<s
                                                    ", expected 0 or more and above 0"));
   }
   for (const std::string& address : addresses) {
-    if (IsLocal(address) || options.credentials != nullptr || options.insecure_plaintext_network) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "address ", address, " is on another machine and the connection is plain text; set credentials, or ",
-        "insecure_plaintext_network on a network you trust"));
+    if (options.credentials != nullptr || options.insecure_plaintext_network) continue;
+    if (absl::Status refused = CheckStaysHere(address); !refused.ok()) return refused;
   }
   return std::make_unique<Client>(addresses, std::move(options));
 }

@@ -105,12 +105,14 @@ class PolicyClient {
     int retries = 2;                             ///< tries beyond the first, after UNAVAILABLE
     /// Of the connection; nullptr: plain text, which is neither encrypted nor authenticated.
     std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;
-    bool insecure_plaintext_network = false;                         ///< plain text to other machines, too
+    bool insecure_plaintext_network = false;  ///< plain text to other machines, too
+    bool use_http_proxy = false;  ///< through the proxy that the environment names (http_proxy), ignored otherwise
     std::vector<std::pair<std::string, std::string>> metadata = {};  ///< with every call
   };
 
   /// Connects with the first call. `addresses`: unix:PATH, unix-abstract:NAME or HOST:PORT each. INVALID_ARGUMENT:
-  /// none, or an option out of range; FAILED_PRECONDITION: plain text to another machine without its option.
+  /// none, one of another form, or an option out of range; FAILED_PRECONDITION: plain text to another machine without
+  /// its option.
   static absl::StatusOr<std::unique_ptr<PolicyClient>> Create(std::vector<std::string> addresses, Options options);
   static absl::StatusOr<std::unique_ptr<PolicyClient>> Create(std::vector<std::string> addresses) {
     return Create(std::move(addresses), Options());

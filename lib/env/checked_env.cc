@@ -583,6 +583,7 @@ absl::Status CheckedEnv::FailedInside(const absl::Status& status) {
     text = absl::StrCat(Where(kNoAgent), text);
   }
   absl::Status failed = WithEnvRule(absl::Status(status.code(), text), rule.value_or(EnvRule::kNoError));
+  failed = base::WithCallbackBlamed(std::move(failed), base::IsCallbackBlamed(status));
   return Fail(base::WithTraceback(std::move(failed), base::TracebackOf(status)));
 }
 

@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "lib/base/traceback.h"
 #include "lib/env/checked_env.h"
 #include "lib/env/slot_buffers.h"
 #include "lib/envhost/episode_teller.h"
@@ -153,16 +154,23 @@ INSTANTIATE_TEST_SUITE_P(
                       CallbackFault{"Nobody", "'Nobody' is no attribute of module host_test_episodes"}),
     [](const ::testing::TestParamInfo<CallbackFault>& info) { return info.param.name; });
 
-TEST_F(EpisodeCallbacksTest, OneThatEndsTheProcessInAStepEndsThatEpisodeAndNoOther) {
+TEST_F(EpisodeCallbacksTest, OneThatEndsTheProcessInAStepEndsTheEpisodesInItAndIsToBlameForAllOfThem) {
   const auto player = MakePlayer({"DiesAtStep"});
+  WatchedPlayer neighbour(*pool_, 1);
+  ASSERT_TRUE(neighbour.Reset().ok());
   ASSERT_TRUE(player->Reset().ok());
-  EXPECT_THAT(std::string(player->PlayOn().status().message()), HasSubstr("exited with 6"));
+  const absl::Status died = player->PlayOn().status();
+  EXPECT_THAT(std::string(died.message()), HasSubstr("exited with 6"));
+  EXPECT_TRUE(base::IsCallbackBlamed(died)) << died;
+  EXPECT_TRUE(base::IsCallbackBlamed(neighbour.PlayOn().status()));
   EXPECT_THAT(tracks_->why_off(), HasSubstr("on_episode_step: the process that it was called in ended"));
   for (int episode = 0; episode < 2; ++episode) {
     ASSERT_TRUE(player->Reset().ok());
     EXPECT_EQ(player->PlayOn().value_or(0), 3);
+    ASSERT_TRUE(neighbour.Reset().ok());
+    EXPECT_EQ(neighbour.PlayOn().value_or(0), 3);
   }
-  EXPECT_EQ(pool_->stats().errors, 1);
+  EXPECT_EQ(pool_->stats().errors, 2);
 }
 
 TEST_F(EpisodeCallbacksTest, AProcessTracksSoManyNamesAndNoMore) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
+#include "lib/base/traceback.h"
 #include "lib/env/canvas.h"
 
 namespace troupe::envhost {
@@ -82,20 +83,20 @@ absl::Status HostEnv::Finish(env::StepWriter& out) {
 
 absl::Status HostEnv::Lose(absl::Status status) {
   pool_->counters_.errors.fetch_add(1, std::memory_order_relaxed);
-  if (process_ != nullptr && process_->dead()) {
-    BlameCallbacks();
-    process_ = nullptr;
-  }
-  return status;
+  if (process_ == nullptr || !process_->dead()) return status;
+  const bool blamed = BlameCallbacks();
+  process_ = nullptr;
+  return base::WithCallbackBlamed(std::move(status), blamed);
 }
 
-void HostEnv::BlameCallbacks() {
-  if (!layout_.watched) return;
-  const uint32_t hook = slot_.block->in_callback;
-  if (hook < 1 || hook > kEpisodeHooks.size()) return;
+bool HostEnv::BlameCallbacks() {
+  // Every environment of the process loses its episode by it, not only the one whose callback it was.
+  const uint32_t hook = layout_.watched ? process_->callback_in_progress() : 0;
+  if (hook == 0) return false;
   pool_->tracks_->TurnOff(
       absl::StrCat(std::string(kEpisodeHooks[hook - 1]),
                    ": the process that it was called in ended: ", std::string(process_->death().message())));
+  return true;
 }
 
 void HostEnv::NotePlayer(env::AgentSlot slot, std::string_view policy) {

@@ -49,10 +49,10 @@ class HostEnv final : public env::MultiAgentEnv {
   /// A place in a process that lives.
   absl::Status Attach();
   absl::Status Post(RequestKind kind);
-  /// Leaves a process that is dead and counts what that cost.
+  /// Leaves a process that is dead and counts what that cost. IsCallbackBlamed: a callback was the cause.
   absl::Status Lose(absl::Status status);
-  /// The process has ended: callbacks are off if it was in one.
-  void BlameCallbacks();
+  /// The process has ended: callbacks are off if it was in one, of whichever environment. Whether it was.
+  bool BlameCallbacks();
   absl::Status ReadError();
   void ReadAnswer(env::StepWriter& out) const;
 

@@ -423,6 +423,15 @@ absl::Status HostProcess::DieLocked(absl::StatusCode code, const std::string& wh
   return death_;
 }
 
+uint32_t HostProcess::callback_in_progress() const {
+  base::MutexLock lock(&mutex_);
+  for (const BlockHeader* const block : blocks_) {
+    const uint32_t hook = block == nullptr ? 0 : block->in_callback;
+    if (hook >= 1 && hook <= kEpisodeHooks.size()) return hook;
+  }
+  return 0;
+}
+
 absl::Status HostProcess::death() const {
   base::MutexLock lock(&child_mutex_);
   return death_;

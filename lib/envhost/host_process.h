@@ -109,6 +109,9 @@ class HostProcess {
   void Tend();
   /// Why it is dead.
   absl::Status death() const;
+  /// The callback beside one of its environments that it is in, or was when it died: its place in kEpisodeHooks, from
+  /// 1; 0: none.
+  uint32_t callback_in_progress() const;
   pid_t pid() const { return pid_; }
   /// Until where a waiter for this ticket would sleep, and whether the child is told that a batch begins with it.
   Ticket BatchEndForTesting(Ticket ticket);

@@ -58,7 +58,7 @@ absl::Status PythonActor::Named(const absl::Status& status) const {
   return base::WithTraceback(named, base::TracebackOf(status));
 }
 
-absl::Status PythonActor::Make() { return Named(function_->Make(*functions_)); }
+absl::Status PythonActor::Prepare() { return Named(function_->Make(*functions_)); }
 
 absl::Status PythonActor::SetWeights(policy::WeightSnapshotPtr /*weights*/) {
   return absl::FailedPreconditionError(absl::StrCat("policy \"", spec_.id.value(), "\" is of class ",

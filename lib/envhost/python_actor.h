@@ -38,10 +38,8 @@ class PythonActor final : public inference::PolicyActor {
   PythonActor(std::shared_ptr<PythonFunctions> functions, std::shared_ptr<PythonFunction> function,
               const policy::PolicySpec& spec, const Layout& layout, uint64_t seed);
 
-  /// Has the policy made in the process.
-  absl::Status Make();
-
   bool runs_elsewhere() const override { return true; }
+  absl::Status Prepare() override;
   absl::Status SetWeights(policy::WeightSnapshotPtr weights) override;
   absl::Status Act(const inference::ActInput& input, space::ActionWord* actions, float* logp) override;
 

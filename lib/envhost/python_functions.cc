@@ -141,8 +141,8 @@ absl::StatusOr<policy::PolicyId> PythonFunctions::Ask(const policy::HostedQuesti
   return policy::PolicyId(std::move(answer));
 }
 
-absl::StatusOr<std::unique_ptr<PythonActor>> PythonFunctions::MakeActorLater(const policy::PolicySpec& spec,
-                                                                             uint64_t seed) {
+absl::StatusOr<std::unique_ptr<inference::PolicyActor>> PythonFunctions::MakeActor(const policy::PolicySpec& spec,
+                                                                                   uint64_t seed) {
   TROUPE_RETURN_IF_ERROR(spec.Validate());
   const PythonActor::Layout layout(spec);
   const std::string key = absl::StrCat("policy ", spec.id.value(), " ", spec.ToString());
@@ -157,13 +157,6 @@ absl::StatusOr<std::unique_ptr<PythonActor>> PythonFunctions::MakeActorLater(con
     function = place;
   }
   return std::make_unique<PythonActor>(shared_from_this(), std::move(function), spec, layout, seed);
-}
-
-absl::StatusOr<std::unique_ptr<inference::PolicyActor>> PythonFunctions::MakeActor(const policy::PolicySpec& spec,
-                                                                                   uint64_t seed) {
-  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PythonActor> actor, MakeActorLater(spec, seed));
-  TROUPE_RETURN_IF_ERROR(actor->Make());
-  return actor;
 }
 
 }  // namespace troupe::envhost

@@ -18,7 +18,6 @@
 
 namespace troupe::envhost {
 
-class PythonActor;
 class PythonFunction;
 
 /// Mapping functions and policies in Python, in one process of their own, which is started when the first of them is
@@ -52,11 +51,9 @@ class PythonFunctions final : public policy::MappingHost,
 
   /// INVALID_ARGUMENT: the question is longer than kMaxTextBytes.
   absl::StatusOr<policy::PolicyId> Ask(const policy::HostedQuestion& question) override;
+  /// INVALID_ARGUMENT: the spec.
   absl::StatusOr<std::unique_ptr<inference::PolicyActor>> MakeActor(const policy::PolicySpec& spec,
                                                                     uint64_t seed) override;
-  /// As MakeActor, without the wait: its first call makes the policy, and has the errors of that. INVALID_ARGUMENT: the
-  /// spec.
-  absl::StatusOr<std::unique_ptr<PythonActor>> MakeActorLater(const policy::PolicySpec& spec, uint64_t seed);
   /// Kills the process if it is being asked; one that nobody asks ends as ever.
   void Stop() override;
 

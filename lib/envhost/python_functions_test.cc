@@ -268,7 +268,7 @@ TEST_F(PythonPolicyTest, BadAnswersAreErrorsWithTheirPlace) {
   const policy::PolicySpec few = Spec("too_few");
   EXPECT_EQ(Act(**functions_->MakeActor(few, 1), few, std::vector<float>(6)).status(),
             absl::InternalError("policy \"p\": got 1 actions, expected 2, one a row"));
-  EXPECT_THAT(Text(functions_->MakeActor(Spec("NotCallable"), 1).status()),
+  EXPECT_THAT(Text((*functions_->MakeActor(Spec("NotCallable"), 1))->Prepare()),
               AllOf(StartsWith("policy \"p\": "), HasSubstr("expected a method __call__")));
   EXPECT_EQ(functions_->stats().bad_outputs, 3);
 }

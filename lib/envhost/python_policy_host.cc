@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "lib/envhost/python_actor.h"
 
 namespace troupe::envhost {
 
@@ -19,7 +18,7 @@ absl::StatusOr<std::unique_ptr<inference::PolicyActor>> PythonPolicyHost::MakeAc
     made_.erase(std::remove_if(made_.begin(), made_.end(), [](const auto& it) { return it.expired(); }), made_.end());
     made_.push_back(functions);
   }
-  return functions->MakeActorLater(spec, seed);
+  return functions->MakeActor(spec, seed);
 }
 
 void PythonPolicyHost::Stop() {

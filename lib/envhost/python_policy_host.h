@@ -22,7 +22,7 @@ class PythonPolicyHost final : public inference::ActorHost {
  public:
   explicit PythonPolicyHost(HostOptions options);
 
-  /// Waits for nothing. INVALID_ARGUMENT: the spec; CANCELLED: stopped.
+  /// INVALID_ARGUMENT: the spec; CANCELLED: stopped.
   absl::StatusOr<std::unique_ptr<inference::PolicyActor>> MakeActor(const policy::PolicySpec& spec,
                                                                     uint64_t seed) override;
   /// Kills the processes that are being asked; the others end with their actors.

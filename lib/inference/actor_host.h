@@ -12,7 +12,8 @@ namespace troupe::inference {
 class ActorHost {
  public:
   virtual ~ActorHost() = default;
-  /// Waits until the policy is made there. What its actor does blocks, too; `seed` is the run's.
+  /// Waits for nothing: the actor's Prepare, or else its first Act, makes the policy there, and has the errors of that.
+  /// So a policy that nobody plays is not made. What its actor does blocks; `seed` is the run's.
   virtual absl::StatusOr<std::unique_ptr<PolicyActor>> MakeActor(const policy::PolicySpec& spec, uint64_t seed) = 0;
   /// What its actors wait for ends now with CANCELLED, and so does whatever they are asked from now on. Does not wait
   /// for them.

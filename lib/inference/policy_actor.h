@@ -45,6 +45,9 @@ class PolicyActor {
 
   /// Its code lives in another process: Act blocks and may fail, which costs the episodes of its rows and no more.
   virtual bool runs_elsewhere() const { return false; }
+  /// Does what the first Act would do besides: of one that runs elsewhere it makes the policy there. For callers that
+  /// want the errors of that before anybody plays.
+  virtual absl::Status Prepare() { return absl::OkStatus(); }
 
   /// Takes new weights. INVALID_ARGUMENT when they do not fit; the old ones stay then. FAILED_PRECONDITION for a class
   /// without weights.

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/await.h"
 #include "lib/base/log.h"
@@ -30,7 +31,16 @@ std::string DrawId() {
 
 std::string Shown(const std::string& id) { return base::LogSafe(id, kMaxEpisodeIdBytes); }
 
-absl::Status Closed() { return absl::UnavailableError("the worker is ending; begin another episode when it is back"); }
+constexpr char kRunEndedPayload[] = "troupe.run_ended";
+
+absl::Status Closed(Closing why) {
+  if (why == Closing::kWorkerEnds) {
+    return absl::UnavailableError("the worker is ending; begin another episode when it is back");
+  }
+  absl::Status ended = absl::UnavailableError("the run has ended");
+  ended.SetPayload(kRunEndedPayload, absl::Cord());
+  return ended;
+}
 
 }  // namespace
 
@@ -53,6 +63,8 @@ struct EpisodeBook::Episode {
 
 EpisodeBook::EpisodeBook(env::EnvSpec spec, const EpisodeLimits& limits, const base::Clock* clock)
     : spec_(std::move(spec)), limits_(limits), clock_(clock), acting_(spec_) {}
+
+bool SaysRunEnded(const absl::Status& status) { return status.GetPayload(kRunEndedPayload).has_value(); }
 
 EpisodeBook::~EpisodeBook() { Close(); }
 
@@ -84,7 +96,7 @@ absl::StatusOr<std::string> EpisodeBook::Start(const base::Caller& caller, const
   episode->returns.resize(spec_.possible_agents.size());
   episode->logp.resize(spec_.possible_agents.size());
   base::MutexLock lock(&mutex_);
-  if (closed_) return Closed();
+  if (closed_) return closing_;
   if (episodes_.count(episode->id) > 0 || over_.count(episode->id) > 0) {
     return absl::AlreadyExistsError(absl::StrCat("episode \"", Shown(wanted), "\" ",
                                                  over_.count(wanted) > 0 ? over_.at(wanted) : "is in progress",
@@ -106,8 +118,11 @@ absl::StatusOr<std::string> EpisodeBook::Start(const base::Caller& caller, const
   return episode->id;
 }
 
-absl::StatusOr<EpisodeBook::EpisodePtr> EpisodeBook::FindLocked(const std::string& id) const {
-  if (closed_) return Closed();
+absl::StatusOr<EpisodeBook::EpisodePtr> EpisodeBook::FindLocked(const std::string& id) {
+  if (closed_) {
+    if (untold_.erase(id) > 0) changed_.NotifyAll();
+    return closing_;
+  }
   const auto found = episodes_.find(id);
   if (found != episodes_.end()) return found->second;
   const auto over = over_.find(id);
@@ -115,7 +130,7 @@ absl::StatusOr<EpisodeBook::EpisodePtr> EpisodeBook::FindLocked(const std::strin
   return absl::FailedPreconditionError(absl::StrCat("episode \"", Shown(id), "\" ", over->second));
 }
 
-absl::StatusOr<EpisodeBook::EpisodePtr> EpisodeBook::FindIdleLocked(const std::string& id) const {
+absl::StatusOr<EpisodeBook::EpisodePtr> EpisodeBook::FindIdleLocked(const std::string& id) {
   TROUPE_ASSIGN_OR_RETURN(EpisodePtr episode, FindLocked(id));
   if (episode->phase == Phase::kClient || episode->phase == Phase::kActed) return episode;
   return absl::FailedPreconditionError(absl::StrCat("episode \"", Shown(id), "\": another call of it is in progress"));
@@ -330,13 +345,18 @@ void EpisodeBook::Tick() {
   Call(std::move(answers));
 }
 
-void EpisodeBook::Close() {
+void EpisodeBook::Close(Closing why) {
   Answers answers;
   {
     base::MutexLock lock(&mutex_);
+    if (!closed_) closing_ = Closed(why);
     closed_ = true;
     for (auto& [id, episode] : episodes_) {
-      if (episode->answer) answers.emplace_back(std::exchange(episode->answer, nullptr), Closed());
+      if (episode->answer) {
+        answers.emplace_back(std::exchange(episode->answer, nullptr), closing_);
+      } else if (SaysRunEnded(closing_)) {
+        untold_.insert(id);
+      }
       episode->phase = Phase::kLost;
     }
     episodes_.clear();
@@ -344,6 +364,18 @@ void EpisodeBook::Close() {
     ChangedLocked();
   }
   Call(std::move(answers));
+}
+
+absl::Status EpisodeBook::closing() const {
+  base::MutexLock lock(&mutex_);
+  return closing_;
+}
+
+void EpisodeBook::AwaitTold(absl::Duration timeout) {
+  base::MutexLock lock(&mutex_);
+  base::Await(changed_, &mutex_, base::Deadline::After(timeout),
+              [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return untold_.empty(); });
+  untold_.clear();
 }
 
 EpisodeBook::Counters EpisodeBook::counters() const {

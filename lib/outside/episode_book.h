@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,14 @@
 
 namespace troupe::outside {
 
+/// Why no episode goes on.
+enum class Closing : uint8_t {
+  kWorkerEnds,  ///< the process ends, or its learner is lost: another may take its place
+  kRunEnded,    ///< in order: there is nothing to come back to
+};
+/// Whether an error of a book says that the run has ended (Closing::kRunEnded).
+bool SaysRunEnded(const absl::Status& status);
+
 /// The episodes that clients play in worlds of their own, between the clients' calls and the lanes of a Collector, to
 /// which each is an environment (LaneEnv). It decides nothing about actions; it is no server.
 ///
@@ -36,8 +45,8 @@ namespace troupe::outside {
 /// States of an episode: kClient (its client's turn) -> kWaits (its first step waits for a lane) -> kLane (a step waits
 /// for the lane) -> kActed (the answer is out: its client's turn again) -> kLane ...; kClient, kActed -> kEnded (the
 /// lane has yet to hear of it); any -> over. Invariants: 1. one step of an episode waits, or none; 2. a lane has one
-/// episode, or none; 3. what a call that is refused brings is forgotten. Capacity: EpisodeLimits. Close: everybody
-/// hears UNAVAILABLE.
+/// episode, or none; 3. what a call that is refused brings is forgotten. Capacity: EpisodeLimits. Close: every call
+/// gets UNAVAILABLE, which tells whether the run has ended.
 class EpisodeBook final : public rollout::OutsideWorlds {
  public:
   using Answer = std::function<void(absl::StatusOr<std::vector<AgentAction>>)>;
@@ -66,9 +75,14 @@ class EpisodeBook final : public rollout::OutsideWorlds {
 
   /// Loses episodes that were idle for too long. Now and then.
   void Tick();
-  /// No episode goes on, and no other begins. Idempotent.
-  void Close();
+  /// No episode goes on, and no other begins. Idempotent; the first one counts.
+  void Close(Closing why = Closing::kWorkerEnds);
+  /// After Close(kRunEnded): waits, up to `timeout`, until a call of each episode that was open then has been told. A
+  /// client that does something else than wait for an answer finds nobody there otherwise, as after a crash.
+  void AwaitTold(absl::Duration timeout);
 
+  /// What calls get after Close; OK: it is open.
+  absl::Status closing() const;
   const env::EnvSpec& spec() const { return spec_; }
   /// For clients that act by themselves.
   ActingPolicies& acting() { return acting_; }
@@ -110,9 +124,9 @@ class EpisodeBook final : public rollout::OutsideWorlds {
   using Answers = std::vector<std::pair<Answer, absl::Status>>;  ///< to be called without the lock
 
   static void Call(Answers answers);
-  absl::StatusOr<EpisodePtr> FindLocked(const std::string& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<EpisodePtr> FindLocked(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// The episode, where it is its client's turn.
-  absl::StatusOr<EpisodePtr> FindIdleLocked(const std::string& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<EpisodePtr> FindIdleLocked(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Episode* OfLaneLocked(base::EnvId env_id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// A fragment with another return would be refused, whoever else is in it.
   absl::Status CheckReturn(const std::string& agent, double value) const;
@@ -142,6 +156,8 @@ class EpisodeBook final : public rollout::OutsideWorlds {
   base::CondVar changed_;
   bool has_news_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status closing_ ABSL_GUARDED_BY(mutex_);          ///< what calls get then
+  std::set<std::string> untold_ ABSL_GUARDED_BY(mutex_);  ///< ids of episodes that ended with the run, see AwaitTold
   uint64_t next_call_ ABSL_GUARDED_BY(mutex_) = 1;
   std::map<std::string, EpisodePtr> episodes_ ABSL_GUARDED_BY(mutex_);  ///< by id
   std::map<base::EnvId, EpisodePtr> lanes_ ABSL_GUARDED_BY(mutex_);

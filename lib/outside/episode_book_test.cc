@@ -1,5 +1,7 @@
 #include "lib/outside/episode_book.h"
 
+#include <thread>
+
 #include "absl/strings/str_cat.h"
 #include "lib/env/slot_buffers.h"
 #include "lib/outside/lane_env.h"
@@ -303,6 +305,32 @@ TEST_F(EpisodeBookTest, EverybodyHearsThatTheWorkerEnds) {
   EXPECT_TRUE(absl::IsUnavailable(Ask(id, {Saw("a")})->status()));
   EXPECT_TRUE(absl::IsUnavailable(book_.Start(kLocal, "").status()));
   EXPECT_TRUE(absl::IsCancelled(BeginInLane()));
+}
+
+// A run that was trained to its end looked to its clients like a worker that was killed.
+TEST_F(EpisodeBookTest, TheEndOfTheRunIsToldFromThatOfAWorker) {
+  const std::string waiting = Start(), elsewhere = Start();
+  const Heard heard = Ask(waiting, {Saw("a")});
+  EXPECT_TRUE(book_.closing().ok());
+  book_.Close(Closing::kRunEnded);
+  book_.Close();  // the first one counts
+  EXPECT_TRUE(absl::IsUnavailable(heard->status()));
+  EXPECT_TRUE(SaysRunEnded(heard->status()));
+  EXPECT_TRUE(SaysRunEnded(book_.closing()));
+  EXPECT_TRUE(SaysRunEnded(book_.Start(kLocal, "").status()));
+  // The other client is somewhere else, and is waited for.
+  std::thread client([this, elsewhere] { EXPECT_TRUE(SaysRunEnded(book_.LogReturns(elsewhere, {{"a", 1.0}}))); });
+  book_.AwaitTold(absl::Seconds(60));
+  client.join();
+  book_.AwaitTold(absl::InfiniteDuration());
+}
+
+TEST_F(EpisodeBookTest, AWorkerThatEndsSaysNothingOfItsRun) {
+  const Heard heard = Ask(Start(), {Saw("a")});
+  book_.Close();
+  EXPECT_FALSE(SaysRunEnded(heard->status()));
+  EXPECT_FALSE(SaysRunEnded(book_.closing()));
+  book_.AwaitTold(absl::InfiniteDuration());  // for nobody
 }
 
 TEST_F(EpisodeBookTest, WhoHasNoDoorSaysSo) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/base/traceback.h"
 #include "lib/env/slot_buffers.h"
 #include "lib/space/image.h"
 
@@ -369,9 +370,14 @@ absl::Status Collector::CountError(Lane& lane, const absl::Status& status) {
   // Of worlds outside: their client is gone, which is counted where that is known.
   if (config_.outside != nullptr && absl::IsCancelled(status)) return absl::OkStatus();
   ++stats_.env_errors;
+  const bool news = incidents_.AddFailure(status);
+  // What a callback did says nothing of the environment; it is called no more.
+  if (base::IsCallbackBlamed(status)) {
+    if (news) sink_->ReportEnvs(TakeReport());
+    return absl::OkStatus();
+  }
   outcomes_.Add(/*failed=*/true);
   lanes_failed_ += static_cast<size_t>(!std::exchange(lane.has_failed, true));
-  const bool news = incidents_.AddFailure(status);
   const bool from_the_start = FailsFromTheStart() && !std::exchange(told_of_start_, true);
   if (news || from_the_start || gives_up()) sink_->ReportEnvs(TakeReport());
   if (absl::IsResourceExhausted(status)) return status;

@@ -49,7 +49,8 @@ struct RolloutStats {
 /// end the grant with its error, and so does RESOURCE_EXHAUSTED at once: trying again would not help. A policy that
 /// runs elsewhere and fails to act counts as a failure of the environments for which it was to act. The first failure
 /// of each kind is reported at once, with its words. Where more than RolloutOptions::max_failed_share of the last
-/// episodes failed, grants are given up: the learner, which was told, gives the work to others.
+/// episodes failed, grants are given up: the learner, which was told, gives the work to others. An episode that a
+/// callback beside the environment ended counts as an error and not for that share.
 ///
 /// Environments that compute elsewhere step in two groups: while one steps, the other is inferred for. Which lanes are
 /// in which does not depend on how long anything takes, so that fragments are the same every time.

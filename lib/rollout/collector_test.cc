@@ -458,6 +458,21 @@ TEST(CollectorTest, FailuresAreToldAtOnceAndGrantsGivenUpBeyondTheShare) {
   }
 }
 
+TEST(CollectorTest, WhatACallbackDidCostsItsEpisodesAndIsNoFailureOfTheEnvironment) {
+  for (const bool by_callback : {false, true}) {
+    Script script = kTurns;
+    script[4].fail = true;
+    RolloutConfig config = ScriptedConfig({}, Scripted({.by_callback = by_callback}, script));
+    config.options.max_failed_share = 0.1;
+    const std::unique_ptr<Collector> collector = *Collector::Create(config);
+    ReportSink sink;
+    const absl::Status status = RunGrant(*collector, ScriptedGrant(4, 200), ScriptedWeights(config, 5), sink);
+    EXPECT_EQ(status.ok(), by_callback) << status;
+    EXPECT_GE(collector->stats().env_errors, 20) << "the episodes are lost, and counted";
+    EXPECT_EQ(collector->TakeReport().recent.failed > 0, !by_callback);
+  }
+}
+
 TEST(CollectorTest, OneThatFailsNowAndThenFailsNotFromTheStart) {
   int calls = 0;
   RolloutConfig config = ScriptedConfig({}, [&calls]() -> absl::StatusOr<std::unique_ptr<env::MultiAgentEnv>> {

@@ -337,6 +337,7 @@ absl::StatusOr<EvaluationResult> Evaluator::Run(const EvaluationRequest& request
     const policy::PolicySpec& spec = config_.policies[slot];
     TROUPE_ASSIGN_OR_RETURN(rows_[slot]->actor,
                             inference::MakePolicyActor(spec, seed, config_.backend, config_.actor_host.get()));
+    if (config_.unplayed.count(spec.id) == 0) TROUPE_RETURN_IF_ERROR(rows_[slot]->actor->Prepare());
     if (!spec.policy_class.has_weights()) continue;
     TROUPE_RETURN_IF_ERROR(rows_[slot]->actor->SetWeights(weights[static_cast<size_t>(slot.value())]));
   }

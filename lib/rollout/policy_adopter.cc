@@ -29,8 +29,11 @@ PolicyAdopter::PolicyAdopter(const RolloutConfig& config, FragmentBuilder& build
       uses_(since_.size()) {}
 
 absl::Status PolicyAdopter::Start() {
-  // A policy that cannot play is said at the start.
-  for (const policy::PolicySpec& spec : config_.policies) TROUPE_RETURN_IF_ERROR(MakeActor(spec).status());
+  // A policy that cannot play is said at the start, but for one that nobody plays: it costs nobody anything.
+  for (const policy::PolicySpec& spec : config_.policies) {
+    TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<ResidentActor> made, MakeActor(spec));
+    if (config_.unplayed.count(spec.id) == 0) TROUPE_RETURN_IF_ERROR(made->actor->Prepare());
+  }
   for (const policy::PolicySlot slot : builder_.policies().ids()) NumberShape(slot, builder_.policies()[slot]);
   return absl::OkStatus();
 }

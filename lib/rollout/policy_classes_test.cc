@@ -170,6 +170,7 @@ class FakeHost final : public inference::ActorHost {
      public:
       FakeActor(FakeHost& host, int64_t words) : host_(host), words_(words) {}
       bool runs_elsewhere() const override { return true; }
+      absl::Status Prepare() override { return host_.made; }
       absl::Status SetWeights(policy::WeightSnapshotPtr) override { return absl::FailedPreconditionError("none"); }
       absl::Status Act(const inference::ActInput& input, space::ActionWord* actions, float* logp) override {
         for (int64_t row = 0; row < input.rows; ++row) {
@@ -188,6 +189,7 @@ class FakeHost final : public inference::ActorHost {
     };
     return std::make_unique<FakeActor>(*this, spec.action_words());
   }
+  absl::Status made;  ///< what comes of making a policy there
 
  private:
   const absl::Status failure_;
@@ -213,6 +215,19 @@ TEST(PolicyClassesTest, OneInAnotherProcessThatFailsCostsItsEpisodes) {
     EXPECT_EQ(row.action[0], 1) << "what was filled in for a failure is dropped";
   }
   EXPECT_GT(rows_of_it, 100);
+}
+
+// A policy that was added live and could not be made ended every worker, though nobody played it.
+TEST(PolicyClassesTest, OneInAnotherProcessIsNotMadeWhileNobodyPlaysIt) {
+  RolloutConfig config = Against("python:mine:act");
+  const auto host = std::make_shared<FakeHost>(absl::UnavailableError("its process ended"), 0);
+  config.actor_host = host;
+  host->made = absl::InvalidArgumentError("no such module");
+  EXPECT_EQ(Collector::Create(config).status(), host->made) << "one that is played is made at the start";
+  EXPECT_EQ((*Evaluator::Create(config, 1))->Run({.episodes = 1}, Weights(config, 0, 0)).status(), host->made);
+  config.unplayed = {config.policies[policy::PolicySlot(1)].id};
+  EXPECT_TRUE(Collector::Create(config).ok());
+  EXPECT_TRUE((*Evaluator::Create(config, 1))->Run({.episodes = 1}, Weights(config, 0, 0)).ok());
 }
 
 TEST(PolicyClassesTest, OneWhoseProcessesAreUsedUpEndsTheGrant) {

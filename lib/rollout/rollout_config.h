@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 
 #include "absl/status/statusor.h"
 #include "lib/env/multi_agent_env.h"
@@ -22,6 +23,7 @@ using EnvFactory = std::function<absl::StatusOr<std::unique_ptr<env::MultiAgentE
 struct RolloutConfig {
   env::EnvSpec env_spec;  ///< every environment's; a factory that gives another is an error
   policy::BySlot<policy::PolicySpec> policies;
+  std::set<policy::PolicyId> unplayed;  ///< of them, those that no agent plays: they are not made at the start
   std::shared_ptr<const policy::PolicyMapping> mapping;  ///< asked once per agent and episode
   EnvFactory env_factory;
   /// What else went wrong in the environments that it made, but for `errors`. Asked on the collector's thread; may be

@@ -1,5 +1,6 @@
 #include "lib/rpc/address.h"
 
+#include <arpa/inet.h>
 #include <sys/un.h>
 
 #include <string>
@@ -9,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
+#include "lib/base/loopback.h"
 
 namespace troupe::rpc {
 namespace {
@@ -39,7 +41,7 @@ absl::StatusOr<Address> ParseSocket(std::string_view text, std::string_view pref
 
 bool Address::local() const {
   if (kind != Kind::kTcp) return true;
-  return host == "localhost" || host == "::1" || StartsWith(host, "127.");
+  return base::IsLoopback(host);
 }
 
 absl::StatusOr<Address> ParseAddress(std::string_view text) {
@@ -63,8 +65,10 @@ absl::StatusOr<Address> ParseAddress(std::string_view text) {
     return Malformed(text, "the port is no number from 0 to 65535");
   }
   address.host = std::string(host);
-  // An address that begins with 127. but is a name could lead anywhere.
-  if (StartsWith(address.host, "127.") && address.host.find_first_not_of("0123456789.") != std::string::npos) {
+  // A resolver may take "127.1" for an address, and others for a name.
+  in_addr ipv4{};
+  if (address.host.find_first_not_of("0123456789.") == std::string::npos &&
+      inet_pton(AF_INET, address.host.c_str(), &ipv4) != 1) {
     return Malformed(text, "no valid IPv4 address");
   }
   return address;

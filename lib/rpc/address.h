@@ -20,7 +20,7 @@ struct Address {
   int port = 0;      ///< of kTcp; 0: any free port (listening only)
   std::string path;  ///< of kUnix and kAbstract
 
-  /// Its bytes never leave this machine: a Unix socket, 127.0.0.0/8, ::1 or "localhost".
+  /// Its bytes never leave this machine: a Unix socket, or base::IsLoopback.
   bool local() const;
 };
 

@@ -29,7 +29,7 @@ TEST(AddressTest, ReadsTheThreeForms) {
 TEST(AddressTest, RefusesEverythingElseAndSaysWhatItExpects) {
   for (const char* bad :
        {"", "unix:", "unix-abstract:", "localhost", "localhost:", "localhost:x", "localhost:65536", "localhost:-1",
-        ":5055", "::1:5055", "http://a:80", "dns:///a:80", "a,b:80", "127.evil.example:80"}) {
+        ":5055", "::1:5055", "http://a:80", "dns:///a:80", "a,b:80", "127.1:80", "127.0.0.256:80", "2130706433:80"}) {
     const auto address = ParseAddress(bad);
     ASSERT_FALSE(address.ok()) << bad;
     EXPECT_EQ(address.status().code(), absl::StatusCode::kInvalidArgument) << bad;
@@ -39,10 +39,11 @@ TEST(AddressTest, RefusesEverythingElseAndSaysWhatItExpects) {
 }
 
 TEST(AddressTest, KnowsWhatStaysOnThisMachine) {
-  for (const char* local : {"unix:/a", "unix-abstract:a", "localhost:1", "127.0.0.1:1", "127.8.0.1:1", "[::1]:1"}) {
+  for (const char* local :
+       {"unix:/a", "unix-abstract:a", "localhost:1", "127.0.0.1:1", "127.8.0.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1"}) {
     EXPECT_TRUE(ParseAddress(local)->local()) << local;
   }
-  for (const char* remote : {"0.0.0.0:1", "[::]:1", "10.0.0.7:1", "learner:1"}) {
+  for (const char* remote : {"0.0.0.0:1", "[::]:1", "10.0.0.7:1", "learner:1", "127.evil.example:1", "localhost.:1"}) {
     EXPECT_FALSE(ParseAddress(remote)->local()) << remote;
   }
 }

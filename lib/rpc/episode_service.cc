@@ -23,23 +23,29 @@ namespace {
 
 using outside::StepKind;
 
+/// Beside UNAVAILABLE, for clients that know it: the run has ended in order. Before the answer.
+void TellEnd(grpc::CallbackServerContext& context, const absl::Status& status) {
+  if (outside::SaysRunEnded(status)) context.AddTrailingMetadata("troupe-run", "ended");
+}
+
 /// A step that waits for its actions. It owns itself until gRPC is done with it.
 class StepReactor final : public grpc::ServerUnaryReactor {
  public:
-  StepReactor(outside::EpisodeBook& book, std::string episode_id, StepKind kind, const outside::StepReport& report,
-              grpc::ByteBuffer* reply)
+  StepReactor(outside::EpisodeBook& book, grpc::CallbackServerContext& context, std::string episode_id, StepKind kind,
+              const outside::StepReport& report, grpc::ByteBuffer* reply)
       : book_(book), episode_id_(std::move(episode_id)) {
-    const uint64_t call = book_.Act(episode_id_, kind, report,
-                                    [this, kind, reply](absl::StatusOr<std::vector<outside::AgentAction>> actions) {
-                                      if (actions.ok() && kind == StepKind::kGetActions)
-                                        *reply = Serialize(ToProto(*actions));
-                                      if (actions.ok() && kind == StepKind::kLogActions) {
-                                        v1::LogActionsReply logged;
-                                        logged.set_weights(book_.acting().number());
-                                        *reply = Serialize(logged);
-                                      }
-                                      Finish(ToGrpc(actions.status()));
-                                    });
+    const uint64_t call =
+        book_.Act(episode_id_, kind, report,
+                  [this, &context, kind, reply](absl::StatusOr<std::vector<outside::AgentAction>> actions) {
+                    if (actions.ok() && kind == StepKind::kGetActions) *reply = Serialize(ToProto(*actions));
+                    if (actions.ok() && kind == StepKind::kLogActions) {
+                      v1::LogActionsReply logged;
+                      logged.set_weights(book_.acting().number());
+                      *reply = Serialize(logged);
+                    }
+                    TellEnd(context, actions.status());
+                    Finish(ToGrpc(actions.status()));
+                  });
     call_ = call;
   }
 
@@ -95,6 +101,7 @@ class PieceReactor final : public grpc::ServerUnaryReactor, public ServedStream 
 
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext& context, const absl::Status& status) {
   grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
+  TellEnd(context, status);
   reactor->Finish(ToGrpc(status));
   return reactor;
 }
@@ -123,7 +130,7 @@ grpc::ServerUnaryReactor* Step(outside::EpisodeBook& book, grpc::CallbackServerC
   absl::StatusOr<outside::StepReport> report = ToReport(request->agents(), request->state());
   if (!report.ok()) return Answer(context, report.status());
   report->weights = WeightsOf(*request);
-  return new StepReactor(book, request->episode_id(), kind, *report, reply);
+  return new StepReactor(book, context, request->episode_id(), kind, *report, reply);
 }
 
 /// Strange, but valid encodings of small reports fit, too.
@@ -188,7 +195,7 @@ grpc::ServerUnaryReactor* EpisodeService::GetPolicies(grpc::CallbackServerContex
                                                       const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) {
   const absl::StatusOr<v1::GetPoliciesRequest> read = Read<v1::GetPoliciesRequest>(*request, most_bytes_);
   if (!read.ok()) return Answer(*context, read.status());
-  if (book_->closed()) return Answer(*context, absl::UnavailableError("the worker is ending"));
+  if (const absl::Status closing = book_->closing(); !closing.ok()) return Answer(*context, closing);
   std::string host = CallerOf(*context, Door::kAddress, peers_).Host();
   if (const absl::Status entered = files_.Enter(host); !entered.ok()) return Answer(*context, entered);
   const absl::StatusOr<PolicyPiece> piece = files_.Read(read->weights(), read->offset());

@@ -328,6 +328,22 @@ TEST_F(GetPoliciesTest, WhoCannotActHearsWhy) {
   EXPECT_EQ(Ask(0, 0).code(), absl::StatusCode::kUnavailable);
 }
 
+TEST_F(EpisodeServiceTest, TheEndOfTheRunGoesBesideTheStatus) {
+  for (const outside::Closing why : {outside::Closing::kWorkerEnds, outside::Closing::kRunEnded}) {
+    outside::EpisodeBook book(World(), {.episodes = 4}, &base::Clock::Real());
+    const auto server = EpisodeServer::Start(address_ + "-end", {}, &book);
+    ASSERT_TRUE(server.ok()) << server.status();
+    const auto stub =
+        v1::ExternalEpisodes::NewStub(grpc::CreateChannel((*server)->address(), grpc::InsecureChannelCredentials()));
+    book.Close(why);
+    grpc::ClientContext context;
+    v1::StartEpisodeReply reply;
+    EXPECT_EQ(stub->StartEpisode(&context, {}, &reply).error_code(), grpc::StatusCode::UNAVAILABLE);
+    const auto& told = context.GetServerTrailingMetadata();
+    EXPECT_EQ(told.count("troupe-run"), why == outside::Closing::kRunEnded ? 1u : 0u);
+  }
+}
+
 TEST_F(GetPoliciesTest, DecisionsSayWhichWeightsMadeThem) {
   SetWeights(5);
   const uint64_t weights = book_.acting().number();

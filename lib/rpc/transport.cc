@@ -109,6 +109,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Address& addres
                           MakeChannelCredentials(address, security));
   grpc::ChannelArguments arguments = ClientArguments();
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, security.use_http_proxy ? 1 : 0);
   // Our Backoff decides when to try again; gRPC's own must not make it wait longer.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   // Despite its name: how long one attempt may take, from connect to the server's SETTINGS.

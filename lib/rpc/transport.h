@@ -13,11 +13,14 @@
 
 namespace troupe::rpc {
 
-/// How connections are protected. Today there is plain text, allowed where nobody else can listen; certificates join
-/// here, and all that makes a credential asks this one place.
+/// How connections are made and protected. Today there is plain text, allowed where nobody else can listen;
+/// certificates join here, and all that makes a credential asks this one place.
 struct TransportSecurity {
   /// --insecure-plaintext-network: plain text also on addresses that other machines reach.
   bool insecure_plaintext_network = false;
+  /// --use-http-proxy: connect through the proxy that the environment names (http_proxy). Otherwise it is ignored: it
+  /// is meant for the web, and Docker writes it into every container.
+  bool use_http_proxy = false;
 };
 
 /// FAILED_PRECONDITION when plain text would leave this machine without the flag.

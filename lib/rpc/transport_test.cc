@@ -1,8 +1,11 @@
 #include "lib/rpc/transport.h"
 
+#include <cstdlib>
 #include <string>
 
+#include "lib/rpc/grpc_deadline.h"
 #include "lib/rpc/limits.h"
+#include "lib/rpc/query_server.h"
 #include "proto/troupe/v1/rollout.pb.h"
 #include <grpc/grpc.h>
 #include <gtest/gtest.h>
@@ -24,6 +27,28 @@ TEST(TransportTest, ABrokenMessageWritesNothing) {
   testing::internal::CaptureStderr();
   EXPECT_FALSE(goodbye.ParseFromString("\x0a\x02\xff\xfe"));
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+// Docker writes http_proxy into every container, and gRPC sent even loopback through it: a worker never reached its
+// learner.
+TEST(TransportTest, TheProxyOfTheEnvironmentIsIgnoredUnlessAskedFor) {
+  const auto server = QueryServer::Start({"127.0.0.1:0"}, {}, nullptr);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const Address address = *ParseAddress((*server)->addresses()[0]);
+  // Nobody is there.
+  setenv("grpc_proxy", "http://127.0.0.1:9", 1);
+  for (const bool use_http_proxy : {false, true}) {
+    const auto channel = MakeChannel(address, {.use_http_proxy = use_http_proxy});
+    ASSERT_TRUE(channel.ok()) << channel.status();
+    const auto deadline = GrpcDeadline(absl::Seconds(60));
+    grpc_connectivity_state state = (*channel)->GetState(/*try_to_connect=*/true);
+    while (state != GRPC_CHANNEL_READY && state != GRPC_CHANNEL_TRANSIENT_FAILURE) {
+      ASSERT_TRUE((*channel)->WaitForStateChange(state, deadline));
+      state = (*channel)->GetState(/*try_to_connect=*/true);
+    }
+    EXPECT_EQ(state, use_http_proxy ? GRPC_CHANNEL_TRANSIENT_FAILURE : GRPC_CHANNEL_READY);
+  }
+  unsetenv("grpc_proxy");
 }
 
 TEST(TransportTest, APeersWordsAreNoCommandToTheTerminalAndNotEndless) {

@@ -285,6 +285,11 @@ bool WorkerClient::joined() const {
   return protocol_.session().joined();
 }
 
+bool WorkerClient::run_ended() const {
+  base::MutexLock lock(&mutex_);
+  return protocol_.run_ended();
+}
+
 std::string WorkerClient::end_reason() const {
   base::MutexLock lock(&mutex_);
   return protocol_.session().grants().closed() ? protocol_.session().grants().close_reason()

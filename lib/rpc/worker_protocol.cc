@@ -105,6 +105,7 @@ WorkerProtocol::Heard WorkerProtocol::OnMessage(const v1::LearnerMessage& messag
       break;
     }
     case v1::LearnerMessage::kDrain:
+      run_ended_ = true;
       heard.grants = session_.grants().Close(base::LogSafe(message.drain().reason()));
       break;
     case v1::LearnerMessage::kRefusal:
@@ -149,6 +150,7 @@ GrantQueue::Dropped WorkerProtocol::OnRefusal(const v1::Refusal& refusal) {
   const std::string words = base::LogSafe(refusal.message(), 1024);
   presence_.NoteError(absl::FailedPreconditionError(words));
   if (refusal.reason() != v1::REFUSAL_REASON_DRAINING) return {};
+  run_ended_ = true;
   End(absl::CancelledError(words));
   return session_.grants().Close(words);
 }

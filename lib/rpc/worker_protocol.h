@@ -48,6 +48,8 @@ class WorkerProtocol {
   bool ended() const { return !end_status_.ok(); }
   /// OK while it has not ended.
   const absl::Status& end_status() const { return end_status_; }
+  /// The learner has said that its run is over.
+  bool run_ended() const { return run_ended_; }
 
   /// What is due, to be done outside the lock.
   struct Due {
@@ -95,6 +97,7 @@ class WorkerProtocol {
   WeightSubscriber weights_;
   ReconnectingLink weight_link_;
   absl::Status end_status_;
+  bool run_ended_ = false;
 };
 
 }  // namespace troupe::rpc

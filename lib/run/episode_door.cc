@@ -104,20 +104,23 @@ absl::StatusOr<std::unique_ptr<EpisodeDoor>> EpisodeDoor::Open(const config::Res
   return door;
 }
 
-void EpisodeDoor::Close() {
-  book_.Close();
-  if (server_ != nullptr) server_->Shutdown(kGoodbye);
+void EpisodeDoor::Close(outside::Closing why) {
+  book_.Close(why);
+  if (server_ == nullptr) return;
+  book_.AwaitTold(kTellTime);
+  server_->Shutdown(kGoodbye);
 }
 
 absl::Status TendedDoor::Open(const config::ResolvedRun& run, const rpc::TransportSecurity& security,
-                              std::function<bool()> is_over) {
+                              std::function<std::optional<outside::Closing>()> is_over) {
   if (run.env.external == nullptr) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<EpisodeDoor>> opened = EpisodeDoor::Open(run, /*address=*/"", security);
   if (!opened.ok()) return base::RefusedIfFinal(opened.status());
   door_ = *std::move(opened);
-  loop_.emplace("episodes", [this, is_over = std::move(is_over)] {
+  is_over_ = std::move(is_over);
+  loop_.emplace("episodes", [this] {
     door_->Tick();
-    if (is_over()) door_->book()->Close();
+    if (const std::optional<outside::Closing> why = is_over_()) door_->book()->Close(*why);
     return kTickInterval;
   });
   return absl::OkStatus();
@@ -125,7 +128,9 @@ absl::Status TendedDoor::Open(const config::ResolvedRun& run, const rpc::Transpo
 
 void TendedDoor::Close() {
   loop_.reset();
-  if (door_ != nullptr) door_->Close();
+  if (door_ == nullptr) return;
+  const std::optional<outside::Closing> why = is_over_();
+  door_->Close(why.value_or(outside::Closing::kWorkerEnds));
 }
 
 }  // namespace troupe::run

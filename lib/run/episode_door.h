@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "lib/base/clock.h"
 #include "lib/base/named_loop.h"
 #include "lib/config/resolved_run.h"
@@ -29,7 +30,7 @@ class EpisodeDoor {
   /// not there. Errors as rpc::StartListening, with the key.
   static absl::StatusOr<std::unique_ptr<EpisodeDoor>> Open(const config::ResolvedRun& run, const std::string& address,
                                                            const rpc::TransportSecurity& security);
-  ~EpisodeDoor() { Close(); }
+  ~EpisodeDoor() { Close(outside::Closing::kWorkerEnds); }
 
   outside::EpisodeBook* book() { return &book_; }
   const std::string& address() const { return server_->address(); }
@@ -38,8 +39,10 @@ class EpisodeDoor {
     book_.Tick();
     server_->Tick(base::Clock::Real().SteadyNow());
   }
-  /// Clients hear UNAVAILABLE; grants that wait for them end. Idempotent; one thread at a time.
-  void Close();
+  /// Clients get UNAVAILABLE, which tells whether the run has ended; grants that wait for them end. Where it has ended,
+  /// waits up to kTellTime for clients that are in an episode to be told. Idempotent; one thread at a time.
+  void Close(outside::Closing why);
+  static constexpr absl::Duration kTellTime = absl::Seconds(1);
 
  private:
   explicit EpisodeDoor(const config::ResolvedRun& run);
@@ -54,11 +57,11 @@ class TendedDoor {
  public:
   ~TendedDoor() { Close(); }
 
-  /// Once. `is_over`: whether nobody wants what is played any more, from any thread until Close; episodes are lost
-  /// then, since a grant would wait for clients however long that takes. Errors are EpisodeDoor::Open's, with the exit
-  /// code of what a restart cannot mend.
+  /// Once. `is_over`: whether nobody wants what is played any more, and why, from any thread until Close; episodes are
+  /// lost then, since a grant would wait for clients however long that takes. Errors are EpisodeDoor::Open's, with the
+  /// exit code of what a restart cannot mend.
   absl::Status Open(const config::ResolvedRun& run, const rpc::TransportSecurity& security,
-                    std::function<bool()> is_over);
+                    std::function<std::optional<outside::Closing>()> is_over);
   /// nullptr: the run's world is not outside.
   outside::EpisodeBook* book() { return door_ == nullptr ? nullptr : door_->book(); }
   /// Idempotent.
@@ -66,6 +69,7 @@ class TendedDoor {
 
  private:
   std::unique_ptr<EpisodeDoor> door_;
+  std::function<std::optional<outside::Closing>()> is_over_;
   std::optional<base::NamedLoop> loop_;  ///< last: it uses the door
 };
 

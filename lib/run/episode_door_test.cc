@@ -66,7 +66,9 @@ TEST_F(EpisodeDoorTest, ATendedDoorClosesItsBookWhereNobodyWantsWhatIsPlayed) {
   std::atomic<bool> is_over{false};
   TendedDoor door;
   EXPECT_EQ(door.book(), nullptr);
-  ASSERT_TRUE(door.Open(Run("unix:" + folder_ + "/episodes.sock"), {}, [&is_over] { return is_over.load(); }).ok());
+  ASSERT_TRUE(door.Open(Run("unix:" + folder_ + "/episodes.sock"), {},
+                        [&is_over] { return is_over ? std::optional(outside::Closing::kRunEnded) : std::nullopt; })
+                  .ok());
   ASSERT_NE(door.book(), nullptr);
   EXPECT_TRUE(door.book()->Start({}, "mine").ok());
   EXPECT_FALSE(door.book()->closed());
@@ -80,7 +82,7 @@ TEST_F(EpisodeDoorTest, ATendedDoorClosesItsBookWhereNobodyWantsWhatIsPlayed) {
 
 TEST_F(EpisodeDoorTest, AWorkerThatCannotOpenItDoesNotComeAgain) {
   TendedDoor door;
-  const absl::Status refused = door.Open(Run(""), {}, [] { return false; });
+  const absl::Status refused = door.Open(Run(""), {}, [] { return std::nullopt; });
   EXPECT_EQ(base::ExitCodeOf(refused), base::ExitCode::kRefused) << refused;
   EXPECT_EQ(door.book(), nullptr);
 }

@@ -9,6 +9,7 @@
 #include "lib/env/wrappers.h"
 #include "lib/outside/lane_env.h"
 #include "lib/policy/policy_mapping.h"
+#include "lib/policy/policy_table.h"
 #include "lib/policy/python_callable.h"
 #include "lib/run/episode_callbacks.h"
 
@@ -34,6 +35,12 @@ absl::StatusOr<rollout::RolloutConfig> MakeRolloutConfig(const config::ResolvedR
   rollout::RolloutConfig config;
   config.env_spec = run.env_spec;
   config.policies = policy::BySlot<policy::PolicySpec>(run.policies);
+  TROUPE_ASSIGN_OR_RETURN(
+      const policy::PolicyTablePtr table,
+      policy::PolicyTable::Make(run.policies, run.learner.trains, run.mapping_rules, run.agent_ids()));
+  for (const auto& [id, agents] : policy::AgentSlotsByPolicy(*table)) {
+    if (agents.empty()) config.unplayed.emplace(id);
+  }
   config.mapping = std::move(mapping);
   config::EnvSettings env = run.env;
   env.python.callbacks = callbacks;

@@ -72,7 +72,8 @@ enum class ManifestPart : uint8_t {
 absl::StatusOr<CheckpointManifest> ReadManifest(FileSystem& fs, const std::string& directory,
                                                 ManifestPart part = ManifestPart::kAll);
 
-/// Puts the policies' table into the manifest of a checkpoint that was written without, atomically.
+/// Puts the policies' table into the manifest of a checkpoint, in the place of the one that it may have, atomically. It
+/// has the slots of the checkpoint's policies.
 absl::Status AddPolicyTable(FileSystem& fs, const std::string& directory, const policy::PolicyTable& table);
 
 /// DATA_LOSS: the checkpoint is damaged, and how.

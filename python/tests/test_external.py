@@ -28,7 +28,7 @@ ACTION = messages.AgentAction(agent_id="a", discrete=[6], continuous=[0.5], log_
 class Failed(grpc.RpcError):
     def __init__(self, code, details):
         super().__init__()
-        self.code, self.details = lambda: code, lambda: details
+        self.code, self.details, self.trailing_metadata = lambda: code, lambda: details, lambda: ()
 
 
 def serve(env, answers):
@@ -158,6 +158,52 @@ class FormsTest(unittest.TestCase):
             with external.ExternalEnv(run, timeout=5) as env, self.assertRaises(external.EpisodeError) as caught:
                 env.start_episode()
             self.assertEqual(caught.exception.code, "UNAVAILABLE", "nobody is there")
+
+    def test_the_end_of_the_run_is_told_from_that_of_a_worker(self):
+        ended = []
+
+        def refuse(request, context):
+            if ended:
+                context.set_trailing_metadata((("troupe-run", "ended"),))
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the run has ended")
+        methods = {name: grpc.unary_unary_rpc_method_handler(refuse) for name in ("StartEpisode", "GetPolicies")}
+        server = grpc.server(futures.ThreadPoolExecutor(1), handlers=[grpc.method_handlers_generic_handler("troupe.v1.ExternalEpisodes", methods)])
+        self.addCleanup(server.stop, None)
+        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        server.start()
+        with external.ExternalEnv(address, timeout=30) as env:
+            with self.assertRaises(external.EpisodeError) as caught:
+                env.start_episode()
+            self.assertNotIsInstance(caught.exception, external.RunEnded)
+            ended.append(True)
+            with self.assertRaises(external.RunEnded) as caught:
+                env.start_episode()
+            self.assertEqual((caught.exception.code, str(caught.exception)), ("UNAVAILABLE", "UNAVAILABLE: the run has ended"))
+            # A client that acts by itself asks for policies first.
+            with self.assertRaises(external.RunEnded):
+                env._act_here(lambda: env._get_policies(0, 0))
+
+    def test_a_mistyped_run_is_not_taken_for_another_machine(self):
+        with self.assertRaisesRegex(ValueError, "^there is no folder 'runs/my_rum', expected a run's folder or its env.external.address"):
+            external.ExternalEnv("runs/my_rum")
+        with self.assertRaisesRegex(ValueError, "on another machine"):
+            external.ExternalEnv("127.evil.example:80")
+
+    def test_the_proxy_of_the_environment_is_ignored_unless_asked_for(self):
+        start = grpc.method_handlers_generic_handler("troupe.v1.ExternalEpisodes", {
+            "StartEpisode": grpc.unary_unary_rpc_method_handler(lambda request, context: START_REPLY.SerializeToString())})
+        server = grpc.server(futures.ThreadPoolExecutor(1), handlers=[start])
+        self.addCleanup(server.stop, None)
+        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        server.start()
+        with mock.patch.dict(os.environ, {"http_proxy": "http://127.0.0.1:9", "grpc_proxy": "http://127.0.0.1:9"}):
+            os.environ.pop("no_proxy", None)
+            os.environ.pop("no_grpc_proxy", None)
+            with external.ExternalEnv(address, timeout=30) as env:
+                self.assertEqual(env.start_episode(), "e1")
+            with external.ExternalEnv(address, timeout=30, use_http_proxy=True) as env, self.assertRaises(external.EpisodeError) as caught:
+                env.start_episode()
+            self.assertEqual(caught.exception.code, "UNAVAILABLE", "nobody is at the proxy's port")
 
 
 class FakePolicies:

@@ -231,12 +231,18 @@ class ClientTest(unittest.TestCase):
             self.client.compute_actions("shared", [[[1.0]]])
 
     def test_plain_text_stays_on_this_machine(self):
-        for address in ("10.0.0.1:1", "example.org:1", "127.0.0.1.example.org:1"):
-            with self.assertRaises(ValueError):
+        for address in ("10.0.0.1:1", "example.org:1", "127.0.0.1.example.org:1", "127.evil.example:1", "127.1:1", "localhost.:1", "127.0.0.256:1",
+                        "127.0.0.01:1", "[::ffff:10.0.0.1]:1", "[::]:1", "0.0.0.0:1"):
+            with self.assertRaisesRegex(ValueError, "on another machine", msg=address):
                 self.query.PolicyClient(address)
             self.query.PolicyClient(address, insecure_plaintext_network=True).close()
-        for address in ("127.0.0.1:1", "[::1]:1", "localhost:1", "unix-abstract:x"):
+        for address in ("127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "localhost:1", "unix-abstract:x"):
             self.query.PolicyClient(address).close()
+
+    def test_what_is_no_address_is_not_taken_for_another_machine(self):
+        for address in ("localhost", "my_run", "", ":1", "::1:80", "localhost:x", "127.0.0.1:1,evil.example:1", "localhost:1:2"):
+            with self.assertRaisesRegex(ValueError, "expected unix:PATH, unix-abstract:NAME, HOST:PORT", msg=address):
+                self.query.PolicyClient(address)
 
 
 if __name__ == "__main__":

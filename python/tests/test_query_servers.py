@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 import unittest
+from unittest import mock
 
 ROOT = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(ROOT, ".."))
@@ -232,6 +233,28 @@ class ServersTest(ClientTestCase):
                 return await aio.compute_actions("p", [[1.0]])
         self.assertEqual(asyncio.run(ask()).actions.tolist(), [[0]])
         self.assertEqual(server.metadata[-1]["token"], "z")
+
+
+    def test_the_proxy_of_the_environment_is_ignored_unless_asked_for(self):
+        from troupe.query import QueryError
+        from troupe.query_async import AsyncPolicyClient
+        server = FakeServer(self)
+        nobody = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9", "grpc_proxy": "http://127.0.0.1:9"}
+
+        async def ask(**options):
+            async with AsyncPolicyClient(server.address, **options) as client:
+                return await client.compute_actions("p", [[1.0]])
+        with mock.patch.dict(os.environ, nobody):
+            os.environ.pop("no_proxy", None)
+            os.environ.pop("no_grpc_proxy", None)
+            self.client(server.address).compute_actions("p", [[1.0]])
+            asyncio.run(ask())
+            self.assertEqual(server.calls, 2)
+            for through in (lambda: self.client(server.address, retries=0, use_http_proxy=True).compute_actions("p", [[1.0]]),
+                            lambda: asyncio.run(ask(retries=0, use_http_proxy=True))):
+                with self.assertRaises(QueryError) as raised:
+                    through()
+                self.assertEqual((raised.exception.code, server.calls), ("UNAVAILABLE", 2), "nobody is at the proxy's port")
 
 
 @unittest.skipUnless(HAVE_CLIENT, "grpcio, numpy and protobuf are not installed")

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from troupe.evaluation import Evaluation as Evaluation
     from troupe.external import EpisodeError as EpisodeError
     from troupe.external import ExternalEnv as ExternalEnv
+    from troupe.external import RunEnded as RunEnded
     from troupe.policy import Agents as Agents
     from troupe.policy import Policy as Policy
     from troupe.program import ConfigError as ConfigError
@@ -32,7 +33,7 @@ _PLACES = {
     **dict.fromkeys(("ConfigError", "TroupeError"), "troupe.program"),
     "Callback": "troupe.callbacks",
     "Evaluation": "troupe.evaluation",
-    **dict.fromkeys(("EpisodeError", "ExternalEnv"), "troupe.external"),
+    **dict.fromkeys(("EpisodeError", "ExternalEnv", "RunEnded"), "troupe.external"),
     **dict.fromkeys(("Agents", "Policy"), "troupe.policy"),
     **dict.fromkeys(("env", "aec_env", "parallel_env", "environments"), "troupe.envs"),
 }

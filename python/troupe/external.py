@@ -13,7 +13,7 @@
                 break
         env.end_episode(episode, {"cart": observation}, truncated=truncated)
 
-With local_inference=True the same loop acts in this process.
+Play on until RunEnded. With local_inference=True the same loop acts in this process.
 """
 
 from __future__ import annotations
@@ -42,12 +42,18 @@ _METHOD = "/troupe.v1.ExternalEpisodes/"
 _OVER = ("ABORTED", "NOT_FOUND", "UNAVAILABLE", "DEADLINE_EXCEEDED")
 # What CANCELLED is, by nobody here: the call came to a server that is going down; or that, or one that has waited for its client.
 _ENDING = "UNAVAILABLE", "the worker is ending"
+_RUN_ENDED = "troupe-run", "ended"  # goes with the status
 _UNREAD = "CANCELLED", "the worker is ending, or a piece of the policies was not read in time"
 
 
 class EpisodeError(QueryError):
     """`code`: the status, as "INVALID_ARGUMENT" (what does not fit the spaces), "FAILED_PRECONDITION" (the episode is over, an agent is done),
     "ABORTED" (the worker gave the episode up: begin another), "UNAVAILABLE" (the worker is gone: begin another when it is back)."""
+
+
+class RunEnded(EpisodeError):
+    """The run has ended in order, so that no more episodes are wanted: no error, and nothing to try again. Raised by any call, also by one that waited
+    for actions. `code` is "UNAVAILABLE", as of a worker that is gone, for clients that do not tell the two apart."""
 
 
 class _Agent:
@@ -90,18 +96,21 @@ class ExternalEnv:
     these. log_probs: {agent id: log-probability} of the last get_actions' actions."""
 
     def __init__(self, address: str, timeout: float = 60.0, insecure_plaintext_network: bool = False, credentials: Any = None,
-                 metadata: Iterable[Tuple[str, str]] = (), local_inference: bool = False) -> None:
+                 metadata: Iterable[Tuple[str, str]] = (), local_inference: bool = False, use_http_proxy: bool = False) -> None:
         """`address`: env.external.address (unix:PATH or HOST:PORT), or a run's folder. `timeout`: seconds for each call; it has to last for an update of
-        the learner, since actions wait for that. `insecure_plaintext_network`, `credentials`, `metadata`: as troupe.query.PolicyClient.
+        the learner, since actions wait for that. `insecure_plaintext_network`, `credentials`, `metadata`, `use_http_proxy`: as
+        troupe.query.PolicyClient.
         `local_inference`: get_actions acts in this process, with the newest weights of the run, and answers without waiting for the worker, which
         hears of the actions meanwhile. Policies need networks of Troupe's, discrete actions, and agents whose policy is always the same; TroupeError
         without libtroupe_acting.so."""
         if os.path.isdir(address):
             address = "unix:" + os.path.abspath(os.path.join(address, SOCKET))
+        elif ":" not in address:
+            raise ValueError(f"there is no folder {address!r}, expected a run's folder or its env.external.address: unix:PATH, HOST:PORT or [IPV6]:PORT")
         query_calls.check_address(address, insecure_plaintext_network, credentials)
         self._timeout = timeout
         self._metadata = tuple(metadata)
-        self._channel = query_calls.open_channel(grpc, address, credentials)
+        self._channel = query_calls.open_channel(grpc, address, credentials, use_http_proxy)
         self.agents: Dict[str, _Agent] = {}
         self.log_probs: Dict[str, float] = {}
         self._local = LocalInference(self._get_policies, timeout) if local_inference else None
@@ -256,6 +265,8 @@ class ExternalEnv:
     def _act_here(decide: Callable[[], Any]) -> Any:
         try:
             return decide()
+        except RunEnded:
+            raise
         except QueryError as error:
             raise EpisodeError(error.code, str(error).partition(": ")[2]) from None
 
@@ -266,7 +277,8 @@ class ExternalEnv:
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.CANCELLED:
                 raise EpisodeError(*cancelled) from None
-            raise EpisodeError(error.code().name, error.details()) from None
+            kind = RunEnded if _RUN_ENDED in (error.trailing_metadata() or ()) else EpisodeError
+            raise kind(error.code().name, error.details()) from None
         try:
             return read(query_calls.parse(kind, reply))
         except QueryError as error:

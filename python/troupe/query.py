@@ -88,16 +88,18 @@ class _Asker:
 class PolicyClient(_Asker):
     """A connection to each of one or more servers, which are asked in turns. Thread-safe, as grpc's channels are."""
 
-    def __init__(self, address, timeout=10.0, insecure_plaintext_network=False, retries=2, credentials=None, metadata=()):
+    def __init__(self, address, timeout=10.0, insecure_plaintext_network=False, retries=2, credentials=None, metadata=(),
+                 use_http_proxy=False):
         """`address`: unix:PATH, unix-abstract:NAME or HOST:PORT, or several. `timeout`: seconds for each call, its tries together. `retries`:
         tries beyond the first, where a server is not there (UNAVAILABLE); a query changes nothing, so that it may be asked again. `credentials`:
-        grpc.ChannelCredentials, for a server behind TLS; `metadata`: pairs of texts that go with every call. ValueError: no address, or another machine's without
-        insecure_plaintext_network and credentials, because the connection is neither encrypted nor authenticated."""
+        grpc.ChannelCredentials, for a server behind TLS; `metadata`: pairs of texts that go with every call; `use_http_proxy`: connect through the
+        proxy that the environment names (http_proxy), which is ignored otherwise. ValueError: no address, one of another form, or another machine's
+        without insecure_plaintext_network and credentials, because the connection is neither encrypted nor authenticated."""
         addresses = query_calls.addresses_of(address, retries, insecure_plaintext_network, credentials)
         self._timeout = timeout
         self._metadata = tuple(metadata)
         self._servers = query_calls.Servers(len(addresses), retries)
-        self._channels = [query_calls.open_channel(grpc, each, credentials) for each in addresses]
+        self._channels = [query_calls.open_channel(grpc, each, credentials, use_http_proxy) for each in addresses]
         # A method's callable costs more to make than to call.
         self._unary = [{method: channel.unary_unary(method) for method in query_calls.UNARY} for channel in self._channels]
         self._known = []  # the last answer of policies()

@@ -26,13 +26,14 @@ class AsyncPolicyClient:
     """A connection to each of one or more servers, which are asked in turns. Of one event loop: made, used and closed in it. Calls may be many at a
     time; one that is cancelled costs the server nothing that it has not begun."""
 
-    def __init__(self, address, timeout=10.0, insecure_plaintext_network=False, retries=2, credentials=None, metadata=()):
+    def __init__(self, address, timeout=10.0, insecure_plaintext_network=False, retries=2, credentials=None, metadata=(),
+                 use_http_proxy=False):
         """As troupe.query.PolicyClient."""
         addresses = query_calls.addresses_of(address, retries, insecure_plaintext_network, credentials)
         self._timeout = timeout
         self._metadata = tuple(metadata)
         self._servers = query_calls.Servers(len(addresses), retries)
-        self._channels = [query_calls.open_channel(grpc.aio, each, credentials) for each in addresses]
+        self._channels = [query_calls.open_channel(grpc.aio, each, credentials, use_http_proxy) for each in addresses]
         self._unary = [{method: channel.unary_unary(method) for method in query_calls.UNARY} for channel in self._channels]
         self._known = []  # the last answer of policies()
 

@@ -1,6 +1,7 @@
 """What the clients of troupe.query and troupe.query_async have in common: requests and answers, and which server is asked next. No network."""
 
 import collections
+import ipaddress
 import operator
 import random
 import re
@@ -59,10 +60,23 @@ class PolicyState(numpy.ndarray):
         self.tag = getattr(source, "tag", 0)
 
 
+def is_loopback(host):
+    """Whether bytes sent to `host` never leave this machine, as lib/base/loopback.h. "127.example.org" is a name that may lead anywhere."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
 def check_address(address, insecure_plaintext_network, credentials):
-    """ValueError for another machine's address, where the connection is plain text and nobody said that this is meant."""
-    local = re.match(r"unix:|unix-abstract:|localhost:|127(\.\d+){3}:|\[::1\]:", address) is not None
-    if not local and credentials is None and not insecure_plaintext_network:
+    """ValueError for what is no address, and for another machine's, where the connection is plain text and nobody said that this is meant."""
+    if credentials is not None or insecure_plaintext_network or address.startswith(("unix:", "unix-abstract:")):
+        return
+    parts = re.fullmatch(r"(?:\[(.+)\]|([^:]+)):[0-9]+", address)
+    if parts is None:
+        raise ValueError(f"got the address {address!r}, expected unix:PATH, unix-abstract:NAME, HOST:PORT or [IPV6]:PORT")
+    if not is_loopback(parts[1] or parts[2]):
         raise ValueError(f"address {address} is on another machine and the connection is plain text; give insecure_plaintext_network=True "
                          "on a network you trust")
 
@@ -79,9 +93,11 @@ def addresses_of(address, retries, insecure_plaintext_network, credentials):
     return addresses
 
 
-def open_channel(library, address, credentials):
-    """Of grpc or grpc.aio: one of its own for each client, since grpc would share connections of equal arguments, and their backoff."""
-    options = CHANNEL_OPTIONS + [("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 1000)]
+def open_channel(library, address, credentials, use_http_proxy):
+    """A channel of grpc or grpc.aio. Each client has its own, since grpc would share connections of equal arguments, and their backoff. The proxy
+    that the environment names (http_proxy) is ignored without `use_http_proxy`: it is meant for the web."""
+    options = CHANNEL_OPTIONS + [("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 1000),
+                                 ("grpc.enable_http_proxy", int(use_http_proxy))]
     return library.insecure_channel(address, options) if credentials is None else library.secure_channel(address, credentials, options)
 
 

@@ -15,11 +15,13 @@
 #include "lib/rpc/control_client.h"
 #include "lib/rpc/monitor_client.h"
 #include "lib/rpc/policy_listing.h"
+#include "lib/run/stopped_run.h"
 #include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/learner_target.h"
 #include "services/cli/output.h"
+#include "services/cli/transport_flags.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -33,8 +35,8 @@ struct ControlFlags {
   std::string command;  ///< "policy add"
   std::string target;
   std::string directory = "runs";
-  double timeout_s = 60;
-  bool insecure_plaintext_network = false;
+  double timeout_s = 120;  ///< longer than the learner tries what is in Python, so that its words arrive
+  rpc::TransportSecurity security;
   bool json = false;
 };
 
@@ -57,9 +59,7 @@ struct Policies {
 };
 
 absl::StatusOr<Policies> AskLearner(const ControlFlags& flags, const LearnerTarget& target) {
-  rpc::TransportSecurity security;
-  security.insecure_plaintext_network = flags.insecure_plaintext_network;
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::MonitorClient> client, OpenMonitor(target, security));
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::MonitorClient> client, OpenMonitor(target, flags.security));
   TROUPE_ASSIGN_OR_RETURN(rpc::PoliciesAnswer answer, client->Policies(absl::Seconds(flags.timeout_s)));
   if (answer.table_json.empty()) return Policies{std::move(answer.listing), "", ""};
   TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, policy::PolicyTableFromJson(answer.table_json));
@@ -89,14 +89,29 @@ void PrintMoment(const Policies& policies) {
   std::printf("nobody trains the run now; as of %s:\n", base::LogSafe(policies.checkpoint).c_str());
 }
 
+/// Nobody trains the run, as OpenControl says, and its folder is here.
+bool IsStopped(const LearnerTarget& target, const absl::Status& control) {
+  return absl::IsUnavailable(control) && !target.folder.empty() && !target.elsewhere();
+}
+
 absl::StatusOr<int> Change(const ControlFlags& flags, const policy::PolicyChange& change) {
   TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::ControlClient> client, OpenControl(target, flags.command));
-  TROUPE_ASSIGN_OR_RETURN(const int64_t revision, client->ChangePolicies(change, absl::Seconds(flags.timeout_s)));
-  if (flags.json) {
-    PrintJson({{"revision", revision}});
+  const absl::StatusOr<std::unique_ptr<rpc::ControlClient>> client = OpenControl(target, flags.command);
+  const bool needs_no_learner =
+      std::holds_alternative<policy::RemovePolicy>(change) || std::holds_alternative<policy::SetMapping>(change);
+  run::StoppedChange done;
+  if (needs_no_learner && IsStopped(target, client.status())) {
+    TROUPE_ASSIGN_OR_RETURN(done, run::ChangeStoppedRun(target.folder, change));
   } else {
-    std::printf("done, the policies are at revision %lld\n", static_cast<long long>(revision));
+    TROUPE_RETURN_IF_ERROR(client.status());
+    TROUPE_ASSIGN_OR_RETURN(done.revision, (*client)->ChangePolicies(change, absl::Seconds(flags.timeout_s)));
+  }
+  if (flags.json) {
+    PrintJson({{"revision", done.revision}});
+  } else {
+    std::printf("done, %sthe policies are at revision %lld\n",
+                done.checkpoint.empty() ? "" : absl::StrCat("in ", base::LogSafe(done.checkpoint), ": ").c_str(),
+                static_cast<long long>(done.revision));
   }
   return 0;
 }
@@ -180,8 +195,9 @@ absl::StatusOr<int> ShowMapping(const ControlFlags& flags) {
 
 absl::StatusOr<int> SetMapping(const ControlFlags& flags, const std::string& yaml) {
   TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
-  TROUPE_RETURN_IF_ERROR(OpenControl(target, flags.command).status());  // before an error of a run that cannot be asked
-  TROUPE_ASSIGN_OR_RETURN(const Policies policies, AskLearner(flags, target));
+  const absl::Status control = OpenControl(target, flags.command).status();
+  if (!control.ok() && !IsStopped(target, control)) return control;  // before an error of a run that cannot be asked
+  TROUPE_ASSIGN_OR_RETURN(const Policies policies, Look(flags));
   TROUPE_ASSIGN_OR_RETURN(std::vector<policy::MappingRule> rules,
                           config::ParsePolicyMapping(yaml, "MAPPING", policies.listing.agent_ids));
   return Change(flags, policy::SetMapping{std::move(rules)});
@@ -224,8 +240,7 @@ CLI::App* AddControl(CLI::App* parent, const std::string& name, const std::strin
   command->add_option("--timeout", flags->timeout_s, "seconds to wait for an answer")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 3600.0));
-  command->add_flag("--insecure-plaintext-network", flags->insecure_plaintext_network,
-                    "ask without encryption and authentication beyond this machine");
+  AddTransportFlags(command, "ask", &flags->security);
   command->add_flag("--json", flags->json, json);
   return command;
 }
@@ -296,7 +311,8 @@ void AddRemove(CLI::App* parent, Action* action) {
   const auto flags = std::make_shared<ControlFlags>();
   const auto id = std::make_shared<std::string>();
   CLI::App* remove = AddControl(parent, "remove",
-                                "Take out a policy that no agent is mapped to; its episodes in progress end with it.",
+                                "Take out a policy that no agent is mapped to; its episodes in progress end with it. "
+                                "Of a stopped run: in its newest checkpoint.",
                                 flags, kRevisionJson);
   remove->add_option("id", *id, "the policy's id")->required();
   remove->footer("Example: troupe policy remove runs/my_run challenger");
@@ -350,7 +366,9 @@ void AddMappingCommand(CLI::App& app, Action* action) {
 
   const auto flags = std::make_shared<ControlFlags>();
   const auto yaml = std::make_shared<std::string>();
-  CLI::App* set = AddControl(mapping, "set", "Map the agents anew, from the next episode of every environment on.",
+  CLI::App* set = AddControl(mapping, "set",
+                             "Map the agents anew, from the next episode of every environment on. Of a stopped run: in "
+                             "its newest checkpoint.",
                              flags, kRevisionJson);
   set->add_option("mapping", *yaml, "YAML as multi_agent.policy_mapping has it")->required();
   set->footer("Example: troupe mapping set runs/my_run '{agent_0: main, \"*\": {main: 1, main_v1: 2}}'");

@@ -16,6 +16,7 @@
 #include "services/cli/query_agents.h"
 #include "services/cli/query_text.h"
 #include "services/cli/run_command_line.h"
+#include "services/cli/transport_flags.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -37,7 +38,7 @@ struct QueryFlags {
   std::vector<int32_t> agent_slots;
   double timeout_s = 10;
   bool deterministic = false;
-  bool insecure_plaintext_network = false;
+  rpc::TransportSecurity security;
   bool json = false;
 };
 
@@ -103,12 +104,10 @@ absl::StatusOr<std::unique_ptr<Answerer>> FindAnswerer(const QueryFlags& flags) 
     return absl::InvalidArgumentError(absl::StrCat(
         "--checkpoint: expected a run's folder or name beside it, got the address \"", target.address, "\""));
   }
-  rpc::TransportSecurity security;
-  security.insecure_plaintext_network = flags.insecure_plaintext_network;
   const bool is_here = !target.folder.empty() && !target.elsewhere();
   if (is_here && (target.address.empty() || !IsTrained(target))) return OpenCheckpoint(flags, target.folder);
   TROUPE_ASSIGN_OR_RETURN(const std::string address, ReachableAddress(target));
-  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<rpc::QueryClient> client, rpc::QueryClient::Create(address, security));
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<rpc::QueryClient> client, rpc::QueryClient::Create(address, flags.security));
   return std::make_unique<Server>(std::move(client), absl::Seconds(flags.timeout_s));
 }
 
@@ -261,8 +260,7 @@ void AddQueryCommand(CLI::App& app, Action* action) {
   query->add_option("--timeout", flags->timeout_s, "seconds to wait for an answer")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 3600.0));
-  query->add_flag("--insecure-plaintext-network", flags->insecure_plaintext_network,
-                  "ask without encryption and authentication beyond this machine");
+  AddTransportFlags(query, "ask", &flags->security);
   query->add_flag("--json", flags->json,
                   "one line: {\"policy_id\", \"learner_epoch\", \"version\", \"actions\", \"sampled_actions\", "
                   "\"action_logp\"}, and \"state_out\" of a policy that remembers; without --obs {\"agents\", "

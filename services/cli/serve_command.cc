@@ -12,6 +12,7 @@
 #include "services/cli/learner_target.h"
 #include "services/cli/run_command_line.h"
 #include "services/cli/run_path.h"
+#include "services/cli/transport_flags.h"
 #include "services/common/signals.h"
 #include "services/policy_server/policy_server_process.h"
 #include <CLI/CLI.hpp>
@@ -131,8 +132,7 @@ void AddServeCommand(CLI::App& app, Action* action) {
       ->add_option("--policy-map-capacity", flags->server.asked.policy_map_capacity,
                    "policies in memory at most (default: as many as the run's learner held)")
       ->check(CLI::Range(1, 1000000));
-  serve->add_flag("--insecure-plaintext-network", flags->server.insecure_plaintext_network,
-                  "serve without encryption and authentication beyond this machine");
+  AddTransportFlags(serve, "serve", &flags->server.security);
   serve->add_option("--seed", flags->seed, "seed of sampled actions (default: another one at every start)")
       ->check(CLI::NonNegativeNumber);
   serve->add_option("--directory", flags->directory, "where runs are looked for by name")->capture_default_str();

@@ -11,6 +11,7 @@
 #include "services/cli/output.h"
 #include "services/cli/run_path.h"
 #include "services/cli/status_text.h"
+#include "services/cli/transport_flags.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -24,14 +25,12 @@ struct StatusFlags {
   std::string learner;
   std::string directory = "runs";
   double timeout_s = 5;
-  bool insecure_plaintext_network = false;
+  rpc::TransportSecurity security;
   bool json = false;
 };
 
 absl::StatusOr<rpc::RunStatus> Ask(const StatusFlags& flags, const LearnerTarget& target) {
-  rpc::TransportSecurity security;
-  security.insecure_plaintext_network = flags.insecure_plaintext_network;
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::MonitorClient> client, OpenMonitor(target, security));
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::MonitorClient> client, OpenMonitor(target, flags.security));
   return client->Status(absl::Seconds(flags.timeout_s));
 }
 
@@ -90,8 +89,7 @@ void AddStatusCommand(CLI::App& app, Action* action) {
   status->add_option("--timeout", flags->timeout_s, "seconds to wait for an answer")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 3600.0));
-  status->add_flag("--insecure-plaintext-network", flags->insecure_plaintext_network,
-                   "ask without encryption and authentication beyond this machine");
+  AddTransportFlags(status, "ask", &flags->security);
   status->add_flag(
       "--json", flags->json,
       "one line: {\"running\", \"env_steps\", \"agent_steps\", \"updates\", \"wall_clock_s\", \"env_steps_per_s\", "

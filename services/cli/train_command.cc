@@ -21,6 +21,7 @@
 #include "lib/config/worker_yaml.h"
 #include "lib/envs/register_all.h"
 #include "lib/policy/module_files.h"
+#include "lib/rpc/address.h"
 #include "lib/run/episode_door.h"
 #include "lib/run/memory_limit.h"
 #include "lib/run/run_modules.h"
@@ -107,6 +108,16 @@ absl::StatusOr<std::string> DoorOf(const config::RunConfig& config, const std::s
     return config.KeyError("env.external.address",
                            absl::StrCat("got \"", base::LogSafe(own, 128), "\" for ", config.num_workers(),
                                         " workers, expected a Unix socket, or num_workers 1: a port is one worker's"));
+  }
+  const absl::StatusOr<rpc::Address> address = rpc::ParseAddress(own);
+  if (!address.ok()) return config.KeyError("env.external.address", std::string(address.status().message()));
+  if (!address->local()) {
+    return config.KeyError(
+        "env.external.address",
+        absl::StrCat("got \"", own,
+                     "\", which other machines reach, expected a Unix socket or a loopback address; for ",
+                     "clients on other machines start troupe learner, and troupe worker with --config and ",
+                     "--insecure-plaintext-network"));
   }
   return own;
 }

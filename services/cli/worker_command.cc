@@ -8,6 +8,7 @@
 #include "lib/run/memory_limit.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/run_command_line.h"
+#include "services/cli/transport_flags.h"
 #include "services/common/signals.h"
 #include "services/worker/worker_process.h"
 #include <CLI/CLI.hpp>
@@ -63,8 +64,7 @@ void AddWorkerCommand(CLI::App& app, Action* action) {
       ->add_option("--allow-torchscript", flags->worker.allow_torchscript,
                    "permit, and run, this TorchScript file as a network: what a learner names by its SHA-256 (repeat)")
       ->allow_extra_args(false);
-  worker->add_flag("--insecure-plaintext-network", flags->worker.insecure_plaintext_network,
-                   "connect without encryption and authentication beyond this machine");
+  AddTransportFlags(worker, "connect", &flags->worker.security);
   worker->add_option("--connect-timeout", flags->connect_timeout_s, "seconds to try for the first time")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e6));

@@ -245,7 +245,7 @@ void Process::Abandon() {
 void Process::TakeDown(absl::Duration linger) {
   if (watchdog_ != nullptr) watchdog_->StopDialing();
   if (parts_.learner != nullptr) parts_.learner->RequestDrain("the run has ended");
-  if (parts_.door != nullptr) parts_.door->Close();
+  if (parts_.door != nullptr) parts_.door->Close(outside::Closing::kRunEnded);
   if (parts_.sampler != nullptr) parts_.sampler->Stop();
   if (sampler_thread_.joinable()) sampler_thread_.join();
   if (parts_.server != nullptr) {

@@ -34,10 +34,8 @@ absl::Status RunPolicyServer(const PolicyServerFlags& flags) {
   serving::QueryEngine* const engine = served->engine();
   const std::string ready = served->Describe();
   const run::HostedQueryThreads threads(engine);
-  rpc::TransportSecurity security;
-  security.insecure_plaintext_network = flags.insecure_plaintext_network;
   const absl::StatusOr<std::unique_ptr<rpc::QueryServer>> started =
-      rpc::QueryServer::Start(flags.listen, security, engine);
+      rpc::QueryServer::Start(flags.listen, flags.security, engine);
   if (!started.ok()) return base::RefusedIfFinal(started.status());  // an address in use may be free at another try
   const std::unique_ptr<rpc::QueryServer>& server = *started;
   TROUPE_INFO("policy server ready {} listen=\"{}\"", ready, absl::StrJoin(server->addresses(), " "));

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "lib/rpc/transport.h"
 #include "lib/run/checkpoint_engine.h"
 
 namespace troupe::services {
@@ -18,7 +19,7 @@ struct PolicyServerFlags {
   /// Of `from`: the learner's address by now. A run's learner that comes back has another one.
   std::function<absl::StatusOr<std::string>()> find_learner;
   std::vector<std::string> listen;  ///< unix:PATH, unix-abstract:NAME or HOST:PORT
-  bool insecure_plaintext_network = false;
+  rpc::TransportSecurity security;
   absl::Duration reload_interval = absl::Seconds(1);  ///< between looks for newer checkpoints; 0: none
   absl::Duration drain_timeout = absl::Seconds(10);   ///< for the answers to queries it holds
 };

@@ -64,8 +64,8 @@ class LearnerPolicies final : public ServedPolicies {
   explicit LearnerPolicies(const PolicyServerFlags& flags)
       : from_(flags.from),
         find_(flags.find_learner),
+        security_(flags.security),
         followed_(flags.asked.permits, flags.asked.policy_map_capacity, flags.asked.seed) {
-    security_.insecure_plaintext_network = flags.insecure_plaintext_network;
     thread_ = std::thread([this] { Follow(); });
   }
   ~LearnerPolicies() override {
@@ -134,7 +134,7 @@ class LearnerPolicies final : public ServedPolicies {
 
   const std::string from_;
   const std::function<absl::StatusOr<std::string>()> find_;
-  rpc::TransportSecurity security_;  ///< set before the thread
+  const rpc::TransportSecurity security_;
   run::FollowedEngine followed_;
   base::Mutex mutex_;
   std::shared_ptr<rpc::WeightFollower> follower_ ABSL_GUARDED_BY(mutex_);  ///< of the last try

@@ -186,7 +186,7 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   };
   options.check_table = [&permits](const policy::PolicyTable& table) { return permits.Check(table); };
   options.address = flags.learner;
-  options.security.insecure_plaintext_network = flags.insecure_plaintext_network;
+  options.security = flags.security;
   options.name = ProcessName();
   options.incarnation = DrawIncarnation();
   options.reconnect_timeout = flags.reconnect_timeout;
@@ -218,8 +218,10 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
               welcome->learner_epoch);
 
   run::TendedDoor door;  // outlives the collector
-  TROUPE_RETURN_IF_ERROR(
-      door.Open(run, {flags.insecure_plaintext_network}, [&client] { return !client->end_reason().empty(); }));
+  TROUPE_RETURN_IF_ERROR(door.Open(run, flags.security, [&client]() -> std::optional<outside::Closing> {
+    if (client->run_ended()) return outside::Closing::kRunEnded;
+    return client->end_reason().empty() ? std::nullopt : std::optional(outside::Closing::kWorkerEnds);
+  }));
   TROUPE_ASSIGN_OR_RETURN(rollout::RolloutConfig config,
                           run::MakeRolloutConfig(run, registry, run.callbacks, door.book()));
   // The learner numbers workers from 1 in each of its epochs.

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "lib/env/registry.h"
+#include "lib/rpc/transport.h"
 
 namespace troupe::services {
 
@@ -19,7 +20,7 @@ struct WorkerFlags {
   std::vector<std::string> overrides;
   std::vector<std::string> allow_python;
   std::vector<std::string> allow_torchscript;  ///< and these TorchScript files
-  bool insecure_plaintext_network = false;
+  rpc::TransportSecurity security;
   absl::Duration connect_timeout = absl::Seconds(30);   ///< for the first welcome
   absl::Duration reconnect_timeout = absl::Minutes(5);  ///< a learner that is away for longer is gone for good
   absl::Duration drain_timeout = absl::Seconds(10);     ///< for the last acknowledgements

@@ -69,7 +69,21 @@ class BadStartTest(harness.TroupeTestCase):
         self.assertFalse(os.path.exists(self.path("runs", "r")), "a start that failed leaves no run behind")
         self.fails("worker", "--learner", f"unix:{self.path('nobody.sock')}", "--connect-timeout", "1", saying=["nobody.sock"], code=1)
         self.fails("worker", "--learner", "nonsense", saying=["nonsense", "HOST:PORT"])
-        self.fails("worker", "--learner", "192.0.2.1:7777", saying=["--insecure-plaintext-network"])
+        for elsewhere in ("192.0.2.1:7777", "127.evil.example:7777", "localhost.:7777"):
+            self.fails("worker", "--learner", elsewhere, saying=[elsewhere, "--insecure-plaintext-network"])
+        self.fails("worker", "--learner", "127.1:7777", saying=["no valid IPv4 address"])
+
+    def test_an_address_for_clients_of_other_machines(self):
+        # `train` has no --insecure-plaintext-network: its workers advised it, one after another, and a run folder was left.
+        world = self.write("world.yaml", """
+env: {external: {spaces: {a: {obs_space: "Box(-1, 1, [2])", act_space: "Discrete(2)"}}, address: "0.0.0.0:0"}}
+algorithm: {name: ippo, train_batch_size: 100, minibatch_size: 100}
+num_workers: 1
+stop: {env_steps: 100}
+""")
+        self.fails("train", world, "--name", "r", saying=["env.external.address", '"0.0.0.0:0", which other machines reach', "troupe learner"])
+        self.fails("train", world, "--name", "r", "--set", "env.external.address=nonsense", saying=["env.external.address", "HOST:PORT"])
+        self.assertFalse(os.path.exists(self.path("runs")))
 
     def test_addresses_of_a_policy_server(self):
         self.troupe("train", self.write("good.yaml", CONFIG), "--name", "run")

@@ -143,6 +143,28 @@ class ControlTest(harness.RunningTestCase):
         self.assertEqual(self.listed("run"), by_run)
         self.stop(learner)
 
+    def test_the_proxy_of_the_environment_is_ignored_unless_asked_for(self):
+        # Docker writes http_proxy into every container, and gRPC sent even loopback through it: a worker never reached its learner.
+        nobody = {"http_proxy": "http://127.0.0.1:9", "grpc_proxy": "http://127.0.0.1:9", "no_proxy": "", "no_grpc_proxy": ""}
+        environment = {**os.environ, **nobody}
+        learner = self.start_learner(self.write("run.yaml", CONFIG), "--name", "run", "--set", "num_workers=1", "--listen", "127.0.0.1:0", **nobody)
+        address = self.address_lines()[0]
+        done = self.troupe("worker", "--learner", address, "--use-http-proxy", "--connect-timeout", "1", ok=False, env=environment)
+        self.assertEqual(done.returncode, 1, "nobody is at the proxy's port")
+        worker = subprocess.Popen([self.program, "worker", "--learner", address], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=self.log,
+                                  stderr=subprocess.STDOUT, env=environment)
+        self.addCleanup(worker.wait)
+        self.addCleanup(worker.kill)
+        self.await_env_steps(200, learner)
+        self.troupe("status", address, env=environment)
+        self.troupe("policy", "ls", address, env=environment)
+        ask = ("query", address, "--policy", "main", "--obs", "[0, 0, 0, 0]", "--agent-slot", "0")
+        self.troupe(*ask, env=environment)
+        for command in (ask, ("status", address), ("policy", "ls", address)):
+            done = self.troupe(*command, "--use-http-proxy", ok=False, env=environment)
+            self.assertIn("127.0.0.1:9", done.stderr)
+        self.stop(learner)
+
     def test_a_killed_learners_socket_is_in_nobodys_way(self):
         learner = self.start_new()
         self.await_true(lambda: os.path.exists(self.path("runs", "run", "checkpoints", "latest")), "a checkpoint")

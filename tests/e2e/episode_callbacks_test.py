@@ -24,6 +24,7 @@ callbacks: CALLBACKS
 
 MINE = """
 import os
+import signal
 import time
 
 import numpy as np
@@ -108,6 +109,16 @@ class Sums(Callback):
 class Dies(Callback):
     def on_episode_end(self, ctx):
         os._exit(5)
+
+
+class DiesInAStep(Callback):
+    def on_episode_step(self, ctx):
+        os._exit(5)
+
+
+class StopsItself(Callback):
+    def on_episode_step(self, ctx):
+        os.kill(os.getpid(), signal.SIGSTOP)
 """
 
 
@@ -208,6 +219,19 @@ class EpisodeCallbacksTest(harness.RunningTestCase):
                     if (name, kind) != ("Dies", "python"):  # it takes other environments of its process along
                         self.assertEqual(self.tensors("runs", run, "checkpoints", "latest"),
                                          self.tensors("runs", f"{kind}_plain", "checkpoints", "latest"))
+
+    def test_one_that_takes_its_process_along_ends_episodes_and_not_the_run(self):
+        # The run ended by env.max_failed_share: all 20 episodes in the two processes counted as failures of the environment.
+        for name in ("DiesInAStep", "StopsItself"):
+            with self.subTest(name):
+                config = self.config(name, workers=1)
+                done = self.troupe("train", config, "--name", name, "--set", "num_envs_per_worker=20", "--set", "env.python.step_timeout_s=4",
+                                   env=self.environment)
+                summary = self.summary(name)
+                self.assert_adds_up(summary, batch=200)
+                self.assertEqual((summary["env_steps"], summary["degraded"]), (1000, ["callbacks of episodes are off at 1 worker"]))
+                self.assertRegex(done.stderr, "callbacks of episodes are off worker=.*on_episode_step: the process that it was called in ended")
+                self.assertGreaterEqual(summary["env_errors"], 10)
 
     def test_a_policy_that_never_trains_stays_as_it_is(self):
         self.train(self.config(multi='{policies_to_train: "python:mine:never"}'))

@@ -94,13 +94,14 @@ class ExternalTest(harness.RunningTestCase):
         worker, = self.workers(train)
         os.kill(worker, signal.SIGKILL)
         for client in clients:
-            self.assertEqual(client.wait(timeout=30), 0)
-        self.assertEqual(self.clients_said().count("the run is over: UNAVAILABLE"), 2, "its episodes are gone, which its clients hear")
+            self.assertEqual(client.wait(timeout=30), 1)
+        self.assertEqual(self.clients_said().count("no more answers: UNAVAILABLE"), 2, "its episodes are gone, which its clients hear")
         self.await_true(lambda: self.workers(train) not in ([], [worker]), "another worker")
         clients = [self.play(), self.play()]
         self.assertEqual(train.wait(timeout=150), 0, self.log_text())
         for client in clients:
-            client.wait(timeout=30)
+            self.assertEqual(client.wait(timeout=30), 0)
+        self.assertEqual(self.clients_said().count("the run has ended"), 2, "that is no error")
         summary = self.summary("outside")
         self.assertRegex(summary["reason"], "episode_return")
         self.assert_adds_up(summary, batch=512)
@@ -123,8 +124,8 @@ class ExternalTest(harness.RunningTestCase):
         self.addCleanup(late.stop, None)
         late.add_insecure_port(address)
         late.start()
-        self.assertEqual(client.wait(timeout=30), 0)
-        self.assertIn("the run is over: UNIMPLEMENTED", self.clients_said(), "who came late was found")
+        self.assertEqual(client.wait(timeout=30), 1)
+        self.assertIn("no more answers: UNIMPLEMENTED", self.clients_said(), "who came late was found")
 
     def episode(self, env, steps=6):
         """Of the two agents."""
@@ -169,8 +170,10 @@ class ExternalTest(harness.RunningTestCase):
                 try:
                     self.episode(env)
                 except external.EpisodeError as error:
-                    errors.append(error.code)
-            self.assertLessEqual(set(errors), {"UNAVAILABLE", "FAILED_PRECONDITION"})
+                    errors.append(error)
+            self.assertLessEqual({error.code for error in errors}, {"UNAVAILABLE", "FAILED_PRECONDITION"})
+            told = next((error for error in errors if error.code == "UNAVAILABLE"), None)
+            self.assertIsInstance(told, external.RunEnded, "the end of the run is no error")
         self.assertEqual(train.returncode, 0, self.log_text())
         summary = self.summary("two")
         self.assert_adds_up(summary)
@@ -185,7 +188,12 @@ class ExternalTest(harness.RunningTestCase):
         self.await_true(lambda: os.path.exists(self.socket("two")), "the door")
         with external.ExternalEnv(self.path("runs", "two"), timeout=30) as env:
             heard = []
-            waits = threading.Thread(target=lambda: heard.append(self.assert_code("UNAVAILABLE", self.episode, env, 10**6)))
+
+            def play():
+                with self.assertRaises(external.RunEnded):
+                    self.episode(env, 10**6)
+                heard.append(None)
+            waits = threading.Thread(target=play)
             waits.start()
             self.await_true(lambda: os.path.exists(self.path("runs", "two", "progress.jsonl")), "an update")
             train.send_signal(signal.SIGTERM)
@@ -254,7 +262,7 @@ class ExternalTest(harness.RunningTestCase):
         self.assertEqual(train.wait(timeout=300), 0, self.log_text())
         self.assertEqual(client.wait(timeout=30), 0)
         with open(self.path("clients")) as log:
-            self.assertIn("the run is over: UNAVAILABLE", log.read())
+            self.assertIn("the run has ended", log.read())
         summary = self.summary("outside")
         self.assert_adds_up(summary, batch=512)
         self.assertEqual((summary["updates"], summary["env_steps"], summary["env_errors"]), (10, 5120, 0))

@@ -52,8 +52,21 @@ def mortal(observations, rows):
     return paper(observations, rows)
 
 
+def rock(observations, rows):
+    return np.zeros(len(observations), np.int64)
+
+
 def angry(observations, rows):
     raise RuntimeError("I do not play")
+
+
+def lost(agent_id):
+    return "nobody"
+
+
+class Unmade:
+    def __init__(self):
+        raise OSError("no weights here")
 
 
 def stuck(observations, rows):
@@ -155,13 +168,13 @@ class PythonFunctionsTest(harness.RunningTestCase):
         self.assertEqual(server.wait(timeout=60), 0, self.log_text())
 
     def test_a_name_that_comes_later_must_be_permitted_by_every_worker(self):
-        add = ("policy", "add", "run", "new", "--class", "python:opponents:angry", "--like", "other")
+        add = ("policy", "add", "run", "new", "--class", "python:opponents:rock", "--like", "other")
         choose = ("mapping", "set", "run", '{"*": {function: "python:opponents:paper"}}')
         config = self.game("paper", 1000000000, 2)
         process = self.start(config, "--name", "run", "--set", "experiment.write_interval=500")
         self.await_env_steps(500, process)
         workers = self.workers(process)
-        for command, name in ((add, "python:opponents:angry"), (choose, "python:opponents:paper")):
+        for command, name in ((add, "python:opponents:rock"), (choose, "python:opponents:paper")):
             done = self.troupe(*command, ok=False)
             self.assertEqual(done.returncode, 1, done.stdout)
             self.assertRegex(done.stderr, f"worker [0-9]+ .*:({workers[0]}|{workers[1]})\\) does not permit {name}, .*--allow-python {name} ")
@@ -172,7 +185,7 @@ class PythonFunctionsTest(harness.RunningTestCase):
         process.terminate()
         self.assertEqual(process.wait(30), 0, self.log_text())
 
-        process = self.start("--resume", "run", "--allow-python", "python:opponents:angry")
+        process = self.start("--resume", "run", "--allow-python", "python:opponents:rock")
         self.await_env_steps(self.env_steps() + 1000, process)
         self.troupe(*add)
         self.await_env_steps(self.env_steps() + 1000, process)
@@ -185,6 +198,58 @@ class PythonFunctionsTest(harness.RunningTestCase):
         self.assertEqual(len(self.workers(process)), 2)
         process.terminate()
         self.assertEqual(process.wait(30), 0, self.log_text())
+
+    def test_a_change_is_tried_before_it_is_done(self):
+        # "done" was said, and every worker ended as it made what nobody played; the resume ended the same way.
+        names = ("angry", "Unmade", "lost", "chose", "rock")
+        config = self.game("paper", 1000000000, 1)
+        process = self.start(config, "--name", "run", "--set", "experiment.write_interval=500",
+                             *(word for name in names for word in ("--allow-python", f"python:opponents:{name}")))
+        self.await_env_steps(500, process)
+        workers = self.workers(process)
+        for command, words in (
+                (("policy", "add", "run", "new", "--class", "python:opponents:angry"), "RuntimeError: I do not play"),
+                (("policy", "add", "run", "new", "--class", "python:opponents:Unmade"), "OSError: no weights here"),
+                (("policy", "add", "run", "new", "--class", "python:opponents:chose"), "did you mean choose"),
+                (("mapping", "set", "run", '{"*": {function: "python:opponents:angry"}}'), "angry"),
+                (("mapping", "set", "run", '{"*": {function: "python:opponents:lost"}}'), 'got policy "nobody", expected one of')):
+            done = self.troupe(*command, *(("--like", "other") if command[0] == "policy" else ()), ok=False)
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn(words, done.stderr)
+            self.assertIn("the policies stay as they are", done.stderr)
+        self.assertEqual(len(json.loads(self.troupe("policy", "ls", "run", "--json").stdout)["policies"]), 2)
+        self.await_env_steps(self.env_steps() + 1000, process)
+        self.assertEqual(self.workers(process), workers)
+        # One that works now and is gone at the resume.
+        self.troupe("policy", "add", "run", "new", "--class", "python:opponents:rock", "--like", "other")
+        self.troupe("mapping", "set", "run", "{player_0: main, player_1: new}")
+        process.terminate()
+        self.assertEqual(process.wait(30), 0, self.log_text())
+        self.write("opponents.py", OPPONENTS.replace("def rock", "def stone"))
+        env_steps = self.env_steps()
+        done = self.troupe("train", "--resume", "run", ok=False)
+        self.assertEqual(done.returncode, 78, done.stderr)
+        for words in ('policy "new": ', "'rock' is no attribute of module opponents", "troupe mapping set runs/run MAPPING", "troupe policy remove runs/run ID"):
+            self.assertIn(words, done.stderr)
+        self.assertEqual(self.env_steps(), env_steps)
+        done = self.troupe("policy", "remove", "run", "new", ok=False)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("player_1", done.stderr)
+        done = self.troupe("policy", "freeze", "run", "main", ok=False)
+        self.assertIn("nobody trains", done.stderr, "that needs a learner")
+        # Whom nobody plays nobody makes.
+        self.assertIn("checkpoints/", self.troupe("mapping", "set", "run", "{player_0: main, player_1: other}").stdout)
+        process = self.start("--resume", "run")
+        self.await_env_steps(env_steps + 1000, process)
+        process.terminate()
+        self.assertEqual(process.wait(30), 0, self.log_text())
+        self.troupe("policy", "remove", "run", "new")
+        process = self.start("--resume", "run")
+        self.await_env_steps(self.env_steps() + 1000, process)
+        self.assertEqual(len(json.loads(self.troupe("policy", "ls", "run", "--json").stdout)["policies"]), 2)
+        process.terminate()
+        self.assertEqual(process.wait(30), 0, self.log_text())
+        self.assert_adds_up(self.summary("run"), 500)
 
     def test_a_process_that_dies_costs_episodes_and_no_more(self):
         self.troupe("train", self.game("mortal", 6000, 2), "--name", "run", "--set", "evaluation.at_end=false")

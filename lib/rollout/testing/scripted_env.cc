@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "lib/base/traceback.h"
 #include "lib/policy/parameter_layout.h"
 #include "lib/sample/columns.h"
 #include <gtest/gtest.h>
@@ -99,7 +100,7 @@ class LoggingEnv : public env::MultiAgentEnv {
     }
     if (!call.fail) return absl::OkStatus();
     Log(Kind::kFail, -1, 0);
-    return absl::Status(options_.failure, "scripted failure");
+    return base::WithCallbackBlamed(absl::Status(options_.failure, "scripted failure"), options_.by_callback);
   }
 
   void Log(Kind kind, int slot, float value) {

@@ -38,6 +38,7 @@ struct ScriptedOptions {
   bool continuous = false;
   int info_columns = 0;
   absl::StatusCode failure = absl::StatusCode::kInternal;  ///< of calls that fail
+  bool by_callback = false;                                ///< they fail by a callback beside the environment
 };
 
 /// Everything that environments of a test brought, in order: the truth that fragments are compared with.

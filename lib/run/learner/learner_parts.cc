@@ -164,6 +164,7 @@ absl::Status MakeUpdates(LearnerParts& parts) {
   const config::ResolvedRun& run = parts.run();
   learner::Trainer* const trainer = parts.trainer.trainer.get();
   parts.policy_desk = std::make_unique<PolicyDesk>(PolicyDesk::Deps{.run = &run,
+                                                                    .registry = parts.wiring.registry,
                                                                     .learner = parts.learner.get(),
                                                                     .trainer = trainer,
                                                                     .workers = parts.binding.get(),

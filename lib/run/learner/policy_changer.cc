@@ -1,6 +1,7 @@
 #include "lib/run/learner/policy_changer.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -13,14 +14,13 @@
 
 namespace troupe::run {
 
-using policy::PolicyState;
-
-/// What a reading thread and the changer share.
-struct PolicyChanger::Reading {
+/// What a preparing thread and the changer share.
+struct PolicyChanger::Running {
   std::thread thread;
+  std::function<void()> stop;
   base::Mutex mutex;
   base::CondVar changed;
-  std::optional<absl::StatusOr<PolicyState>> result ABSL_GUARDED_BY(mutex);
+  std::optional<Prepared> result ABSL_GUARDED_BY(mutex);
 
   /// Waits up to `timeout`.
   bool AwaitDone(absl::Duration timeout) {
@@ -39,13 +39,13 @@ void PolicyChanger::Add(std::vector<Request> requests) {
 void PolicyChanger::Step() {
   while (!waiting_.empty()) {
     const policy::PolicyChange& change = waiting_.front().change;
-    if (reading_ == nullptr) {
-      absl::StatusOr<std::optional<PolicyImport>> import = deps_.import_of(change);
-      if (!import.ok()) {
-        Answer(import.status());
+    if (running_ == nullptr) {
+      absl::StatusOr<Preparation> preparation = deps_.prepare(change);
+      if (!preparation.ok()) {
+        Answer(preparation.status());
         continue;
       }
-      if (!import->has_value()) {
+      if (preparation->run == nullptr) {
         Answer(deps_.make(change, nullptr));
         continue;
       }
@@ -53,60 +53,61 @@ void PolicyChanger::Step() {
                                       [](const auto& old) { return old->AwaitDone(absl::ZeroDuration()); }),
                        abandoned_.end());
       if (abandoned_.size() >= kMaxAbandoned) {
-        Answer(absl::ResourceExhaustedError(
-            absl::StrCat(kMaxAbandoned, " checkpoints that were asked for before are still being read")));
+        Answer(absl::ResourceExhaustedError(absl::StrCat(
+            kMaxAbandoned, " checkpoints or policies that changes before needed are still being read or tried")));
         continue;
       }
-      Begin(**std::move(import));
+      Begin(*std::move(preparation));
     }
-    const std::optional<absl::StatusOr<PolicyState>> state = TakeResult();
-    if (!state.has_value()) {
+    const std::optional<Prepared> prepared = TakeResult();
+    if (!prepared.has_value()) {
       if (deps_.clock->SteadyNow() - begun_ < deps_.timeout) return;
-      Abandon();
-      Answer(absl::DeadlineExceededError(absl::StrCat("the checkpoint was not read within ",
-                                                      absl::FormatDuration(deps_.timeout),
-                                                      "; the policies stay as they are")));
+      GiveUp(running_->stop == nullptr ? absl::ZeroDuration() : kLastWait);
+      Answer(absl::DeadlineExceededError(
+          absl::StrCat("what the change needs (a checkpoint, or Python's answer) was not ", "there within ",
+                       absl::FormatDuration(deps_.timeout), "; the policies stay as they are")));
       continue;
     }
-    Answer(state->ok() ? deps_.make(change, &**state) : absl::StatusOr<int64_t>(state->status()));
+    Answer(prepared->ok() ? deps_.make(change, (*prepared)->has_value() ? &***prepared : nullptr)
+                          : absl::StatusOr<int64_t>(prepared->status()));
   }
 }
 
 void PolicyChanger::RefuseAll(const absl::Status& status) {
-  if (reading_ != nullptr) {
-    if (reading_->AwaitDone(kLastWait)) {
-      TakeResult();
-    } else {
-      Abandon();
-    }
-  }
+  if (running_ != nullptr) GiveUp(kLastWait);
   while (!waiting_.empty()) Answer(status);
 }
 
-void PolicyChanger::Begin(PolicyImport import) {
-  reading_ = std::make_shared<Reading>();
+void PolicyChanger::Begin(Preparation preparation) {
+  running_ = std::make_shared<Running>();
   begun_ = deps_.clock->SteadyNow();
-  reading_->thread = std::thread([reading = reading_, load = deps_.load, import = std::move(import)] {
-    absl::StatusOr<PolicyState> state = load(import);
-    base::MutexLock lock(&reading->mutex);
-    reading->result = std::move(state);
-    reading->changed.NotifyAll();
+  running_->stop = std::move(preparation.stop);
+  running_->thread = std::thread([running = running_, run = std::move(preparation.run)] {
+    Prepared result = run();
+    base::MutexLock lock(&running->mutex);
+    running->result = std::move(result);
+    running->changed.NotifyAll();
   });
 }
 
-std::optional<absl::StatusOr<PolicyState>> PolicyChanger::TakeResult() {
-  if (!reading_->AwaitDone(absl::ZeroDuration())) return std::nullopt;
-  reading_->thread.join();
-  const std::shared_ptr<Reading> done = std::exchange(reading_, nullptr);
+std::optional<PolicyChanger::Prepared> PolicyChanger::TakeResult() {
+  if (!running_->AwaitDone(absl::ZeroDuration())) return std::nullopt;
+  running_->thread.join();
+  const std::shared_ptr<Running> done = std::exchange(running_, nullptr);
   base::MutexLock lock(&done->mutex);
   return std::move(done->result);
 }
 
-void PolicyChanger::Abandon() {
-  TROUPE_WARN("a checkpoint is not read in time, its reading is left behind seconds={}",
+void PolicyChanger::GiveUp(absl::Duration last_wait) {
+  if (running_->stop != nullptr) running_->stop();
+  if (running_->AwaitDone(last_wait)) {
+    TakeResult();
+    return;
+  }
+  TROUPE_WARN("what a change of the policies needs is not there in time, its thread is left behind seconds={}",
               absl::ToDoubleSeconds(deps_.clock->SteadyNow() - begun_));
-  reading_->thread.detach();
-  abandoned_.push_back(std::exchange(reading_, nullptr));
+  running_->thread.detach();
+  abandoned_.push_back(std::exchange(running_, nullptr));
 }
 
 void PolicyChanger::Answer(const absl::StatusOr<int64_t>& revision) {

@@ -20,7 +20,7 @@ class PolicyChangerTest : public testing::Test {
  protected:
   /// What the threads that are left behind share with the test.
   struct Disk {
-    absl::Notification answers;
+    absl::Notification answers, stopped;
     absl::Status status;
   };
 
@@ -32,19 +32,26 @@ class PolicyChangerTest : public testing::Test {
 
   void Make() {
     PolicyChanger::Deps deps;
-    deps.import_of = [](const policy::PolicyChange& change) -> absl::StatusOr<std::optional<PolicyImport>> {
+    deps.prepare = [disk = disk_](const policy::PolicyChange& change) -> absl::StatusOr<PolicyChanger::Preparation> {
       const auto* add = std::get_if<AddPolicy>(&change);
-      if (add == nullptr) return std::nullopt;
+      PolicyChanger::Preparation preparation;
+      if (add == nullptr) return preparation;
       if (add->id == PolicyId("bad")) return absl::InvalidArgumentError("bad");
-      if (add->import_from.empty()) return std::nullopt;
-      return PolicyImport{add->import_from};
-    };
-    deps.load = [disk = disk_](const PolicyImport& import) -> absl::StatusOr<PolicyState> {
-      if (import.path == "slow") disk->answers.WaitForNotification();
-      if (import.path == "damaged") return absl::DataLossError("damaged");
-      PolicyState state;
-      state.id = PolicyId("from_" + import.path);
-      return state;
+      if (add->import_from.empty()) return preparation;
+      preparation.run = [disk, path = add->import_from]() -> absl::StatusOr<std::optional<PolicyState>> {
+        if (path == "slow") disk->answers.WaitForNotification();
+        if (path == "tried") return std::nullopt;
+        if (path == "hangs until stopped") {
+          disk->stopped.WaitForNotification();
+          return absl::CancelledError("stopped");
+        }
+        if (path == "damaged") return absl::DataLossError("damaged");
+        PolicyState state;
+        state.id = PolicyId("from_" + path);
+        return state;
+      };
+      if (add->import_from == "hangs until stopped") preparation.stop = [disk] { disk->stopped.Notify(); };
+      return preparation;
     };
     deps.make = [this](const policy::PolicyChange& change, const PolicyState* imported) -> absl::StatusOr<int64_t> {
       const auto* add = std::get_if<AddPolicy>(&change);
@@ -98,6 +105,23 @@ TEST_F(PolicyChangerTest, WhatCannotBeReadIsNotMadeAndTheOthersAre) {
   StepUntil(3);
   EXPECT_EQ(answers_, (std::vector<std::string>{"a DATA_LOSS", "bad INVALID_ARGUMENT", "c OK"}));
   EXPECT_EQ(made_, std::vector<std::string>{"c from_file"});
+}
+
+TEST_F(PolicyChangerTest, WhatIsOnlyTriedBringsNothingToImport) {
+  Ask("a", "tried");
+  StepUntil(1);
+  EXPECT_EQ(answers_, std::vector<std::string>{"a OK"});
+  EXPECT_EQ(made_, std::vector<std::string>{"a"});
+}
+
+TEST_F(PolicyChangerTest, ATrialThatHangsIsStoppedAndLeavesNoThreadBehind) {
+  Ask("a", "hangs until stopped");
+  changer_->Step();
+  clock_.Advance(absl::Seconds(60));
+  StepUntil(1);
+  EXPECT_EQ(answers_, std::vector<std::string>{"a DEADLINE_EXCEEDED"});
+  EXPECT_TRUE(disk_->stopped.HasBeenNotified());
+  EXPECT_TRUE(made_.empty());
 }
 
 TEST_F(PolicyChangerTest, ADiskThatNeverAnswersIsGivenUp) {

@@ -248,12 +248,18 @@ absl::StatusOr<ResolvedChange> Resolve(const policy::SetMapping& set, const Poli
 
 }  // namespace
 
-absl::StatusOr<std::optional<PolicyImport>> ImportOf(const policy::PolicyChange& change, const PolicyTable& now,
-                                                     const PolicySources& sources) {
-  const auto* const add = std::get_if<policy::AddPolicy>(&change);
-  if (add == nullptr) return std::nullopt;
-  TROUPE_ASSIGN_OR_RETURN(const PlannedPolicy planned, Plan(*add, now, sources));
-  return ImportOf(*add, planned.spec);
+absl::StatusOr<PolicyPlan> PlanPolicyChange(const policy::PolicyChange& change, const PolicyTable& now,
+                                            const PolicySources& sources) {
+  PolicyPlan plan;
+  if (const auto* const add = std::get_if<policy::AddPolicy>(&change)) {
+    TROUPE_ASSIGN_OR_RETURN(PlannedPolicy planned, Plan(*add, now, sources));
+    TROUPE_ASSIGN_OR_RETURN(plan.import, ImportOf(*add, planned.spec));
+    plan.table = std::move(planned.table);
+    return plan;
+  }
+  TROUPE_ASSIGN_OR_RETURN(ResolvedChange resolved, ResolvePolicyChange(change, now, sources));
+  plan.table = std::move(resolved.table);
+  return plan;
 }
 
 absl::StatusOr<ResolvedChange> ResolvePolicyChange(const policy::PolicyChange& change, const PolicyTable& now,

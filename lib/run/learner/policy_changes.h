@@ -43,13 +43,19 @@ struct PolicySources {
   const policy::PolicyState* imported = nullptr;  ///< of the PolicyImport of the change
 };
 
-/// What must be read before ResolvePolicyChange; nullopt: nothing. Errors are those of a change that cannot be,
-/// whatever the checkpoint holds. On the update thread; reads no file.
-absl::StatusOr<std::optional<PolicyImport>> ImportOf(const policy::PolicyChange& change, const policy::PolicyTable& now,
-                                                     const PolicySources& sources);
+/// What a change comes to but for states, and what must be read for those.
+struct PolicyPlan {
+  policy::PolicyTablePtr table;
+  std::optional<PolicyImport> import;
+};
 
-/// Works a change out; changes nothing. On the update thread: reads states of the trainer, but no file: what ImportOf
-/// asked for has been read meanwhile.
+/// What is known before anything is read. Errors are those of a change that cannot be, whatever the checkpoint holds.
+/// On the update thread; reads no file.
+absl::StatusOr<PolicyPlan> PlanPolicyChange(const policy::PolicyChange& change, const policy::PolicyTable& now,
+                                            const PolicySources& sources);
+
+/// Works a change out; changes nothing. On the update thread: reads states of the trainer, but no file: the plan's
+/// import has been read meanwhile.
 ///
 /// A new policy has the spaces, networks, inputs and training options of `like`; without it those of `copy_of`, of the
 /// policy it replaces, or the ones that all policies (with networks, if it has them, and one algorithm, if it is

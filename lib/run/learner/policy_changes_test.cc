@@ -71,7 +71,8 @@ class PolicyChangesTest : public testing::Test {
   }
   absl::StatusOr<ResolvedChange> Try(const policy::PolicyChange& change) {
     PolicySources sources = {&Draw, &run_, trainer_.get()};
-    TROUPE_ASSIGN_OR_RETURN(const std::optional<PolicyImport> import, ImportOf(change, *table_, sources));
+    TROUPE_ASSIGN_OR_RETURN(const PolicyPlan plan, PlanPolicyChange(change, *table_, sources));
+    const std::optional<PolicyImport>& import = plan.import;
     if (!import.has_value()) return ResolvePolicyChange(change, *table_, sources);
     TROUPE_ASSIGN_OR_RETURN(const policy::PolicyState state,
                             config::LoadPolicy(import->path, import->source, import->spec, import->part));

@@ -1,15 +1,19 @@
 #include "lib/run/learner/policy_desk.h"
 
+#include <algorithm>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/frozen_weights.h"
 #include "lib/config/permits.h"
+#include "lib/run/learner/policy_trial.h"
 
 namespace troupe::run {
 
@@ -20,16 +24,14 @@ PolicyChanger::Deps PolicyDesk::ChangerDeps() {
     return PolicySources{deps_.draw, deps_.run, deps_.trainer, imported};
   };
   PolicyChanger::Deps deps;
-  deps.import_of = [this, sources](const policy::PolicyChange& change) {
-    return ImportOf(change, *deps_.learner->Policies(), sources(nullptr));
-  };
-  deps.load = [](const PolicyImport& import) {
-    return config::LoadPolicy(import.path, import.source, import.spec, import.part);
-  };
+  deps.prepare = [this, sources](const policy::PolicyChange& change) { return Prepare(change, sources(nullptr)); };
   deps.make = [this, sources](const policy::PolicyChange& change, const policy::PolicyState* imported) {
     return Change(change, sources(imported));
   };
   deps.clock = deps_.clock;
+  // Python's own words come before that.
+  const envhost::HostOptions& python = deps_.run->env.python;
+  deps.timeout = std::max(deps.timeout, python.start_timeout + python.step_timeout);
   return deps;
 }
 
@@ -41,6 +43,28 @@ void PolicyDesk::Step() {
 void PolicyDesk::RefuseAll() {
   deps_.control->RefuseAll();
   changer_.RefuseAll(ControlHandler::PoliciesStay());
+}
+
+absl::StatusOr<PolicyChanger::Preparation> PolicyDesk::Prepare(const policy::PolicyChange& change,
+                                                               const PolicySources& sources) const {
+  const policy::PolicyTablePtr now = deps_.learner->Policies();
+  TROUPE_ASSIGN_OR_RETURN(const PolicyPlan plan, PlanPolicyChange(change, *now, sources));
+  TROUPE_RETURN_IF_ERROR(CheckPermitted(*plan.table, *now));
+  std::shared_ptr<PolicyTrial> trial;
+  const bool only_trains =
+      std::holds_alternative<policy::SetPoliciesTrain>(change) || std::holds_alternative<policy::SetTrainable>(change);
+  if (!only_trains) trial = PolicyTrial::OfChange(*deps_.run, *deps_.registry, plan.table, *now);
+  PolicyChanger::Preparation preparation;
+  if (!plan.import.has_value() && trial == nullptr) return preparation;
+  preparation.run = [import = plan.import, trial]() -> absl::StatusOr<std::optional<policy::PolicyState>> {
+    if (const absl::Status tried = trial == nullptr ? absl::OkStatus() : trial->Run(); !tried.ok()) {
+      return absl::Status(tried.code(), absl::StrCat(tried.message(), "; the policies stay as they are"));
+    }
+    if (!import.has_value()) return std::nullopt;
+    return config::LoadPolicy(import->path, import->source, import->spec, import->part);
+  };
+  if (trial != nullptr) preparation.stop = [trial] { trial->Stop(); };
+  return preparation;
 }
 
 absl::StatusOr<int64_t> PolicyDesk::Change(const policy::PolicyChange& change, const PolicySources& sources) {

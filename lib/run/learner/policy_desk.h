@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "lib/base/clock.h"
 #include "lib/config/resolved_run.h"
+#include "lib/env/registry.h"
 #include "lib/learner/learner.h"
 #include "lib/learner/trainer.h"
 #include "lib/policy/policy_change.h"
@@ -26,6 +27,7 @@ class PolicyDesk {
   /// All of it outlives the desk.
   struct Deps {
     const config::ResolvedRun* run = nullptr;  ///< as it began
+    const env::EnvRegistry* registry = nullptr;
     learner::Learner* learner = nullptr;
     learner::Trainer* trainer = nullptr;           ///< the learner's
     const rpc::LearnerBinding* workers = nullptr;  ///< says what they permit
@@ -44,6 +46,9 @@ class PolicyDesk {
 
  private:
   PolicyChanger::Deps ChangerDeps();
+  /// Reads and tries what the change brings.
+  absl::StatusOr<PolicyChanger::Preparation> Prepare(const policy::PolicyChange& change,
+                                                     const PolicySources& sources) const;
   /// Whole or not at all; the new revision.
   absl::StatusOr<int64_t> Change(const policy::PolicyChange& change, const PolicySources& sources);
   /// FAILED_PRECONDITION names a connected worker that does not permit what `next` would have run, and `now` does not.

@@ -17,6 +17,7 @@
 #include "lib/learner/episode_window.h"
 #include "lib/learner/stop_conditions.h"
 #include "lib/policy/scaling_text.h"
+#include "lib/run/learner/policy_trial.h"
 #include "lib/run/run_checkpoint.h"
 #include "lib/run/run_modules.h"
 #include "lib/storage/start_over.h"
@@ -196,6 +197,20 @@ absl::StatusOr<std::string> NothingLeft(const RunSetup& setup, const std::string
   return absl::StrCat("nothing is left to do: ", *reached, "; to go on raise it (", HowToRaise(stop, *reached), ")");
 }
 
+/// What the run is to go on with in Python works, as far as agents play it.
+absl::Status TryResumed(const RunSetup& setup, const env::EnvRegistry& registry, const std::string& directory) {
+  if (setup.resumed->table == nullptr || !setup.nothing_left.empty()) return absl::OkStatus();
+  const std::shared_ptr<PolicyTrial> trial = PolicyTrial::OfResume(setup.run, registry, setup.resumed->table);
+  const absl::Status tried = trial == nullptr ? absl::OkStatus() : trial->Run();
+  if (tried.ok()) return tried;
+  const std::string run = base::LogSafe(directory);
+  return absl::Status(
+      tried.code(),
+      absl::StrCat("the run cannot go on with what it plays in Python: ", tried.message(),
+                   "\n  Mend that, or change what the stopped run plays, and resume it again:",
+                   "\n    troupe mapping set ", run, " MAPPING", "\n    troupe policy remove ", run, " ID"));
+}
+
 }  // namespace
 
 absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegistry& registry, base::Clock& clock) {
@@ -264,6 +279,7 @@ absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegis
       setup.resumed = *std::move(state);
       TROUPE_RETURN_IF_ERROR(ApplyPoliciesToTrain(setup.run, trained_before, &*setup.resumed));
       TROUPE_ASSIGN_OR_RETURN(setup.nothing_left, NothingLeft(setup, directory));
+      TROUPE_RETURN_IF_ERROR(TryResumed(setup, registry, directory));
     } else if (!absl::IsNotFound(state.status())) {
       return state.status();
     }

@@ -72,6 +72,7 @@ struct RunInProcess {
     cache = std::make_unique<PolicyMapCache>(&setup, parts.draw);
     cache->SetPolicies(policies);
     desk = std::make_unique<PolicyDesk>(PolicyDesk::Deps{.run = &setup.run,
+                                                         .registry = &registry,
                                                          .learner = learner.get(),
                                                          .trainer = trainer.get(),
                                                          .workers = binding.get(),
