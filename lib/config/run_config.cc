@@ -30,7 +30,7 @@
 namespace troupe::config {
 namespace {
 
-constexpr char kScaling[] = "model.scaling";
+constexpr char kModelScaling[] = "model.scaling";
 
 std::shared_ptr<v1::RunConfig> MakeDefaults() {
   auto config = std::make_shared<v1::RunConfig>();
@@ -244,7 +244,7 @@ absl::StatusOr<RunConfig> RunConfig::FromFile(const std::string& path, const std
 absl::StatusOr<RunConfig> RunConfig::FromRun(const std::string& path, const std::vector<std::string>& overrides) {
   TROUPE_ASSIGN_OR_RETURN(const RunConfig written, FromFile(path));
   std::vector<std::string> all = overrides;
-  if (!written.IsWritten(kScaling)) all.insert(all.begin(), absl::StrCat(kScaling, "=by_255"));
+  if (!written.IsWritten(kModelScaling)) all.insert(all.begin(), absl::StrCat(kModelScaling, "=by_255"));
   return FromFile(path, all);
 }
 

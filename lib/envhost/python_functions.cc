@@ -14,24 +14,24 @@
 namespace troupe::envhost {
 namespace {
 
-using Json = nlohmann::ordered_json;  // what a function iterates over has the order of the run
+using OrderedJson = nlohmann::ordered_json;  // what a function iterates over has the order of the run
 
 std::string ToText(const policy::HostedQuestion& question) {
   const policy::EpisodeInfo& episode = question.episode;
-  Json mapped = Json::object();
+  OrderedJson mapped = OrderedJson::object();
   for (const auto& [agent, policy] : question.mapped) mapped[std::string(agent)] = std::string(policy);
-  Json policies = Json::array();
+  OrderedJson policies = OrderedJson::array();
   for (const policy::PolicyId& id : question.policies) policies.push_back(id.value());
-  Json args = Json::object();
+  OrderedJson args = OrderedJson::object();
   for (const policy::EnvArgument& argument : episode.env_args) args[argument.name] = argument.value;
-  const Json message = {{"agent_id", question.agent_id.value()},
+  const OrderedJson message = {{"agent_id", question.agent_id.value()},
                         {"env_id", episode.env_id.value()},
                         {"episode", episode.episode},
                         {"worker", episode.worker},
                         {"env_args", std::move(args)},
                         {"mapped", std::move(mapped)},
                         {"policies", std::move(policies)}};
-  return message.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return message.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 absl::Status StoppedError() { return absl::CancelledError("functions in Python are asked no more: it ends"); }
