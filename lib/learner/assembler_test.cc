@@ -437,7 +437,9 @@ TEST(AssemblerTest, MeanLagIsOfTheRows) {
   EXPECT_EQ(assembler.Assemble({now}, 7).mean_lag, 0);
   EXPECT_EQ(assembler.Assemble({before}, 7).mean_lag, 1);
   EXPECT_EQ(assembler.Assemble({before}, 8).mean_lag, 0) << "all too old";
-  EXPECT_EQ(assembler.Assemble({before}, 8).replaced[0].rows, 10);
+  EXPECT_EQ(assembler.Assemble({before}, 8).aged[0].rows, 10);
+  EXPECT_EQ(assembler.Assemble({before}, 8).aged_by_one[0].rows, 10);
+  EXPECT_TRUE(assembler.Assemble({before}, 9).aged_by_one.empty()) << "two versions too old";
 }
 
 TEST(AssemblerTest, SchemaMustFitTheCritics) {

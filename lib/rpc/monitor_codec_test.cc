@@ -32,7 +32,7 @@ RunStatus Everything() {
   progress.return_mean = 0.1;
   progress.rewards_differ = true;
   progress.expired_grants = 14;
-  progress.rows = {40, 31, 4, 3, 2, 11, 10, 9, 1};
+  progress.rows = {40, 31, 4, 3, 2, 11, 10, 9, 1, 7};
   progress.env_counters.errors = 15;
   ConnectedWorker& worker = status.workers.emplace_back();
   worker.name = "host:17";
@@ -57,6 +57,9 @@ RunStatus Everything() {
   policy.return_mean = 1.1;
   policy.return_min = -1;
   policy.return_max = 4;
+  policy.rows.accepted = 30;
+  policy.rows.dropped = 12;
+  policy.rows.aged = 11;
   return status;
 }
 
@@ -66,6 +69,8 @@ TEST(MonitorCodecTest, AStatusComesAsItWasSent) {
   EXPECT_EQ(back.SerializeAsString(), sent.SerializeAsString()) << sent.DebugString() << back.DebugString();
   EXPECT_TRUE(std::isnan(sent.return_sum())) << "no episode has ended";
   const RunStatus status = FromProto(sent);
+  EXPECT_EQ(status.learner.progress.rows.aged, 7);
+  EXPECT_EQ(status.policies[0].rows.aged, 11);
   EXPECT_FALSE(status.learner.progress.return_sum.has_value());
   EXPECT_EQ(status.learner.progress.return_mean, 0.1);
   EXPECT_EQ(status.learner.progress.rows.trained, 11);

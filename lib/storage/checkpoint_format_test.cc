@@ -70,6 +70,20 @@ TEST_P(CheckpointFormatTest, RoundTrip) {
   EXPECT_EQ(FileSystem::Posix().Exists(scratch_.path() + "/policy_1.safetensors"), GetParam());
 }
 
+TEST_P(CheckpointFormatTest, AgedRowsAndStrangersEpisodesAreKept) {
+  LearnerState state = StateForTesting(specs_[0], 400);
+  state.rows.dropped += 9;
+  state.rows.accepted += 9;
+  state.rows.received += 9;
+  state.rows.aged = 7;
+  state.recent_by_strangers.assign(state.recent_return_sums.size(), 1);
+  ASSERT_TRUE(Write(state).ok());
+  const auto read = ReadCheckpoint(FileSystem::Posix(), scratch_.path(), specs_, 42);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->rows.aged, 7);
+  EXPECT_EQ(read->recent_by_strangers, state.recent_by_strangers);
+}
+
 TEST_P(CheckpointFormatTest, AbsentReturnsSurviveAsNaN) {
   LearnerState state = StateForTesting(specs_[0], 400);
   state.recent_agent_returns = {{std::numeric_limits<double>::quiet_NaN(), 1.0}};

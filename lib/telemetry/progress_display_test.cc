@@ -289,6 +289,18 @@ TEST(ProgressDisplayTest, OpenEndHasNoBarAndNoReturnYet) {
   EXPECT_NE(text.find("1:01:40"), std::string::npos);
 }
 
+TEST(ProgressDisplayTest, DroppedRowsAreToldByCauseOnceThereAreSome) {
+  ProgressView view = View(500'000, absl::Seconds(25));
+  EXPECT_EQ(ProgressDisplay({}).Render(view, true).find("dropped"), std::string::npos);
+  view.rows_aged = 1200;
+  view.rows_let_go = 3;
+  EXPECT_NE(ProgressDisplay({}).Render(view, true).find("  rows dropped 1203 (1200 too old, 3 let go)  "),
+            std::string::npos);
+  EXPECT_NE(
+      ProgressDisplay({.is_terminal = true}).Render(view, true).find("rows dropped 1203 (1200 too old, 3 let go)"),
+      std::string::npos);
+}
+
 TEST(ProgressDisplayTest, FailedEpisodesAreCountedOnceThereAreSome) {
   ProgressView view = View(500'000, absl::Seconds(25));
   EXPECT_EQ(ProgressDisplay({}).Render(view, true).find("failed"), std::string::npos);

@@ -146,6 +146,24 @@ Json GroupsJson(const learner::RowBooks& books) {
   return groups;
 }
 
+/// The policies with the returns of the agents that they played, and what became of their rows.
+Json PoliciesJson(const rpc::RunStatus& status) {
+  Json policies = Json::array();
+  for (const rpc::PolicyStatus& policy : status.policies) {
+    policies.push_back({{"policy_id", Short(policy.id.value())},
+                        {"learner_epoch", policy.version.learner_epoch},
+                        {"version", policy.version.n},
+                        {"trains", policy.trains},
+                        {"return_mean", policy.return_count > 0 ? Json(policy.return_mean) : Json()},
+                        {"return_min", policy.return_count > 0 ? Json(policy.return_min) : Json()},
+                        {"return_max", policy.return_count > 0 ? Json(policy.return_max) : Json()},
+                        {"rows_trained", policy.rows.trained},
+                        {"rows_dropped", policy.rows.dropped},
+                        {"rows_aged", policy.rows.aged}});
+  }
+  return policies;
+}
+
 }  // namespace
 
 Json StatusJson(const rpc::RunStatus& status) {
@@ -168,19 +186,6 @@ Json StatusJson(const rpc::RunStatus& status) {
                        {"recent_failed_episodes", worker.recent_episodes.failed},
                        {"gets_no_work", connected.gets_no_work},
                        {"gets_no_work_reason", Short(worker.gets_no_work)}});
-  }
-  Json policies = Json::array();
-  for (const rpc::PolicyStatus& policy : status.policies) {
-    policies.push_back({{"policy_id", Short(policy.id.value())},
-                        {"learner_epoch", policy.version.learner_epoch},
-                        {"version", policy.version.n},
-                        {"trains", policy.trains},
-                        {"return_mean", policy.return_count > 0 ? Json(policy.return_mean) : Json()},
-                        {"return_min", policy.return_count > 0 ? Json(policy.return_min) : Json()},
-                        {"return_max", policy.return_count > 0 ? Json(policy.return_max) : Json()},
-                        {"rows_trained", policy.rows.trained},
-                        {"rows_dropped", policy.rows.dropped},
-                        {"rows_aged", policy.rows.aged}});
   }
   Json degraded = Json::array();
   for (const std::string& words : status.degraded) degraded.push_back(Short(words));
@@ -223,7 +228,7 @@ Json StatusJson(const rpc::RunStatus& status) {
                {"queue_budget_bytes", status.learner.queue_budget_bytes},
                {"expired_grants", progress.expired_grants},
                {"workers", workers},
-               {"policies", policies},
+               {"policies", PoliciesJson(status)},
                {"groups", GroupsJson(status.learner.books)}};
   for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
     json[field.key] = progress.env_counters.*field.value;

@@ -99,6 +99,22 @@ TEST(StatusTextTest, ProgramsGetReturnsByPolicy) {
   EXPECT_TRUE(json["policies"][2]["return_mean"].is_null());
 }
 
+TEST(StatusTextTest, DroppedRowsAreToldByCauseAndPolicy) {
+  rpc::RunStatus status = Rivals();
+  status.learner.progress.rows.dropped = 1200;
+  status.learner.progress.rows.aged = 1100;
+  status.policies[0].rows.trained = 50;
+  status.policies[0].rows.dropped = 1200;
+  status.policies[0].rows.aged = 1100;
+  EXPECT_THAT(StatusText(status), HasSubstr("1,200 dropped (1,100 too old), "));
+  const nlohmann::ordered_json json = StatusJson(status);
+  EXPECT_EQ(json["rows"]["aged"], 1100);
+  EXPECT_EQ(json["policies"][0]["rows_trained"], 50);
+  EXPECT_EQ(json["policies"][0]["rows_dropped"], 1200);
+  EXPECT_EQ(json["policies"][0]["rows_aged"], 1100);
+  EXPECT_EQ(json["policies"][1]["rows_aged"], 0);
+}
+
 TEST(StatusTextTest, ProgramsGetRowsByLearnGroup) {
   rpc::RunStatus status;
   EXPECT_EQ(StatusJson(status)["groups"], nlohmann::ordered_json::array());

@@ -1,5 +1,7 @@
 #include "lib/run/learner/run_summary.h"
 
+#include "lib/policy/policy_table.h"
+#include "lib/sample/testing/batch_maker.h"
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -102,6 +104,37 @@ TEST(RunSummaryTest, WhereAgentsShareTheirRewardsItSpeaksOfTheSum) {
                                       "best of it: -28.50\nresults in"),
             std::string::npos)
       << SummaryText(summary);
+}
+
+TEST(RunSummaryTest, DroppedRowsAreToldByCauseAndPolicy) {
+  RunSummary summary;
+  EXPECT_EQ(SummaryText(summary).find("dropped"), std::string::npos);
+  std::vector<policy::PolicySpec> specs(2, sample::SimpleSchema().policies[policy::PolicySlot(0)]);
+  specs[0].id = policy::PolicyId("boss");
+  specs[1].id = policy::PolicyId("worker");
+  learner::ProgressRecord& progress = summary.progress;
+  progress.table = *policy::PolicyTable::Make(specs, {true, true}, {{"*", {{specs[0].id}}}}, {"agent"});
+  progress.rows.dropped = 105;
+  progress.rows.aged = 103;
+  progress.policy_rows = policy::BySlot<learner::RowCounters>(2);
+  progress.policy_rows[policy::PolicySlot(0)].accepted = 100;
+  progress.policy_rows[policy::PolicySlot(0)].aged = 100;
+  progress.policy_rows[policy::PolicySlot(1)].accepted = 5000;
+  progress.policy_rows[policy::PolicySlot(1)].aged = 3;
+  EXPECT_NE(
+      SummaryText(summary).find("105 rows dropped: 103 too old (the outcome came after the decision's batch); boss "
+                                "100 of 100, worker 3 of 5000; 2 let go\n"),
+      std::string::npos)
+      << SummaryText(summary);
+  EXPECT_EQ(nlohmann::json::parse(SummaryJson(summary))["rows"]["aged"], 103);
+}
+
+TEST(RunSummaryTest, AnEvaluationHasTheNamesOfProgressLines) {
+  RunSummary summary;
+  summary.evaluation_values = {{"evaluation_return_sum", 2.5}, {"evaluation/policy/a/return_mean", 1}};
+  const nlohmann::json json = nlohmann::json::parse(SummaryJson(summary));
+  EXPECT_EQ(json["evaluation_return_sum"], 2.5);
+  EXPECT_EQ(json["evaluation/policy/a/return_mean"], 1);
 }
 
 TEST(RunSummaryTest, OthersAreOne) {
