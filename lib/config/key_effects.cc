@@ -366,6 +366,8 @@ class EffectCheck {
     const std::string& counts = RuleOf(field).counts();
     const std::string value = ValueText(section, field);
     if (value == ValueText(unwritten, field)) return;
+    // A run's own file has every key, also those whose default was another one when it began.
+    if (file_ == FileOf::kRun && field.name() == "use_value_active_masks" && !IsOverride(config_, key)) return;
     std::string place_key = key;
     if (FormOf(field) == KeyForm::kArguments) {  // an override places its entries
       const auto entries = section.GetReflection()->GetRepeatedFieldRef<v1::Argument>(section, &field);

@@ -144,7 +144,7 @@ class KeyEffectsTest : public ResolveFixture {
       {"algorithm.rmsprop_epsilon", "1e-4"},
       {"algorithm.gae_lambda", "0.9"},
       {"algorithm.use_policy_active_masks", "false"},
-      {"algorithm.use_value_active_masks", "false"},
+      {"algorithm.use_value_active_masks", "true"},
       {"algorithm.death_masking", "true"},
       {"algorithm.value_clip_param", "0.3"},
       {"algorithm.target_kl", "0.1"},
@@ -343,6 +343,10 @@ TEST_F(KeyEffectsTest, ARunsOwnFileIsAWarningAndAnOverrideOfItIsNot) {
   EXPECT_EQ(EffectsOf(stored, {}, FileOf::kRun), "OK");
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr("agnet_0"), HasSubstr("model.core_size: got 32, which has no effect")));
   EXPECT_EQ(EffectsOf(stored, {"stop.env_steps=7"}, FileOf::kRun), "OK");
+  const std::string masked = "env: {name: team}\nalgorithm: {use_value_active_masks: true}";
+  EXPECT_EQ(EffectsOf(masked, {}, FileOf::kRun), "OK");
+  EXPECT_THAT(warnings_, IsEmpty()) << "the default of before";
+  EXPECT_THAT(EffectsOf(masked), HasSubstr("which has no effect"));
   EXPECT_THAT(EffectsOf(stored, {"experiment.wandb_kwargs.name=x"}, FileOf::kRun),
               StartsWith("--set experiment.wandb_kwargs: experiment.wandb_kwargs: got entries, which has no effect"));
 }

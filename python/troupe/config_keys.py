@@ -67,6 +67,7 @@ class TrainingKeys(TypedDict, total=False):
     critic_lr: Union[float, Mapping[str, Any], Sequence[Sequence[float]], Literal["auto"]]
     adam_epsilon: float
     gamma: float
+    discount_by: Literal["decision", "env_step"]
     gae_lambda: float
     use_gae: bool
     use_advnorm: bool

@@ -122,9 +122,9 @@ evaluation: {{episodes: 50}}
         self.assertGreater(self.mean_return(summary), -0.4, "of 0; actions near 0 give -0.98")
         self.assertIn("scaling observations as they are; actions from [-1, 1] to their Box", said)
         checked = self.troupe("envs", "check", "python:worlds.py:Wide", "--python", sys.executable)
-        self.assertIn("scaling: observations as they are; actions from [-1, 1] to their Box\\n", checked.stdout)
+        self.assertIn("scaling: observations as they are; actions from [-1, 1] to their Box\n", checked.stdout)
         started = self.troupe("init", "python:worlds.py:Wide", "--python", sys.executable, "--output", "wide.yaml")
-        self.assertIn("scaling: observations as they are; actions from [-1, 1] to their Box\\n", started.stdout)
+        self.assertIn("scaling: observations as they are; actions from [-1, 1] to their Box\n", started.stdout)
 
     def test_a_pause_pays_by_decisions_and_not_by_env_steps(self):
         by_env_step, _ = self.learned("Pause", 24576, "algorithm.gamma=0.9", "algorithm.discount_by=env_step")
