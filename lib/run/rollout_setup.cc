@@ -35,9 +35,10 @@ absl::StatusOr<rollout::RolloutConfig> MakeRolloutConfig(const config::ResolvedR
   rollout::RolloutConfig config;
   config.env_spec = run.env_spec;
   config.policies = policy::BySlot<policy::PolicySpec>(run.policies);
-  TROUPE_ASSIGN_OR_RETURN(
-      const policy::PolicyTablePtr table,
-      policy::PolicyTable::Make(run.policies, run.learner.trains, run.mapping_rules, run.agent_ids()));
+  // Of whom trains nothing follows here, and an evaluation may have given a policy that does another class.
+  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table,
+                          policy::PolicyTable::Make(run.policies, std::vector<bool>(run.policies.size()),
+                                                    run.mapping_rules, run.agent_ids()));
   for (const auto& [id, agents] : policy::AgentSlotsByPolicy(*table)) {
     if (agents.empty()) config.unplayed.emplace(id);
   }
