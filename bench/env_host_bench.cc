@@ -124,13 +124,13 @@ absl::Status Run(const std::vector<std::string>& words) {
   if (!given.is_object()) return wrong(words[1]);
   for (const auto& [key, value] : given.items()) {
     if (value.is_boolean()) {
-      args[key] = value.get<bool>();
+      args.emplace_back(key, value.get<bool>());
     } else if (value.is_number_integer()) {
-      args[key] = value.get<int64_t>();
+      args.emplace_back(key, value.get<int64_t>());
     } else if (value.is_number()) {
-      args[key] = value.get<double>();
+      args.emplace_back(key, value.get<double>());
     } else if (value.is_string()) {
-      args[key] = value.get<std::string>();
+      args.emplace_back(key, value.get<std::string>());
     }
   }
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<envhost::HostPool> pool,

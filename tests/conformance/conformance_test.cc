@@ -19,7 +19,7 @@ namespace {
 
 using env::ArgValue;
 using ::testing::HasSubstr;
-using Args = std::map<std::string, ArgValue>;
+using Args = env::ArgMap;
 
 struct Case {
   std::string env;

@@ -99,9 +99,9 @@ std::shared_ptr<envhost::HostPool> Pool(const std::string& faults, int one_in, c
   options.processes = 1;
   options.step_timeout = timeout;
   options.max_restarts = 1000;
-  std::map<std::string, env::ArgValue> args = {{"log", log}};
-  if (one_in > 0) args["faults"] = faults;
-  if (one_in > 0) args["one_in"] = int64_t{one_in};
+  env::ArgMap args = {{"log", log}};
+  if (one_in > 0) args.emplace_back("faults", faults);
+  if (one_in > 0) args.emplace_back("one_in", int64_t{one_in});
   auto pool = envhost::HostPool::Create(
       options, absl::StrCat("python:host_test_envs:", one_in > 0 ? "Faulty" : "counter"), env::EnvArgs(args));
   EXPECT_TRUE(pool.ok()) << pool.status();
