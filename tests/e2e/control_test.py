@@ -104,16 +104,31 @@ class ControlTest(harness.RunningTestCase):
         self.troupe("checkpoint", "verify", path)
         saved = json.loads(self.troupe("checkpoint", "save", self.path("runs", "run"), "--json").stdout)
         self.assertEqual(os.path.basename(saved["path"]), str(saved["env_steps"]))
+        os.mkdir(self.path("backup"))
+        there = json.loads(self.troupe("checkpoint", "save", "run", "--to", "backup/a", "--json").stdout)
+        self.assertEqual(there["path"], self.path("backup", "a"))
+        self.troupe("checkpoint", "verify", "backup/a")
+        self.assertFalse(os.path.exists(self.path("runs", "run", "checkpoints", str(there["env_steps"]))))
+        self.troupe("checkpoint", "save", "run", "--to", "backup/a")  # a checkpoint may be replaced
+        self.write("backup/mine", "mine")
+        self.refused("checkpoint", "save", "run", "--to", "backup/mine", saying=["is there and is no checkpoint"])
+        self.refused("checkpoint", "save", "run", "--to", "backup/no/folder", saying=["is not there"])
+        self.refused("checkpoint", "save", "run", "--to", "runs/run/mine", saying=["lies in a run"])
+        self.assertEqual(json.loads(self.troupe("checkpoint", "prune", "run", "--keep", "1", "--json").stdout)["removed"], 1)
+        self.troupe("checkpoint", "save", "run")
         self.refused("checkpoint", "save", "127.0.0.1:7", saying=["troupe checkpoint save changes a run through the control socket"])
         self.stop(learner)
         self.refused("checkpoint", "save", "run", saying=["nobody trains", "--resume"])
+        self.assertGreater(json.loads(self.troupe("checkpoint", "prune", "run", "--keep", "1", "--json").stdout)["removed"], 0)
+        self.assertEqual(len(json.loads(self.troupe("checkpoint", "ls", "run", "--json").stdout)), 1)
 
     def test_a_run_is_stopped_by_command(self):
         learner = self.start_new("--set", "experiment.checkpoint_interval=100000000")
         self.refused("stop", "127.0.0.1:7", saying=["troupe stop changes a run through the control socket"])
-        self.assertIn("with a checkpoint", self.troupe("stop", "run").stdout)
+        said = self.troupe("stop", "run").stdout
+        env_steps = self.summary("run")["env_steps"]  # it has stopped by then
+        self.assertEqual(said, f"the run has stopped; its newest checkpoint is of {env_steps:,} env steps, from which `troupe train --resume` goes on\n")
         self.assertEqual(learner.wait(60), 0)
-        env_steps = self.summary("run")["env_steps"]
         self.assertTrue(os.path.exists(self.path("runs", "run", "checkpoints", str(env_steps), "manifest.json")))
         self.refused("stop", "run", saying=["nobody trains", "--resume"])
 

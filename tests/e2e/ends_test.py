@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import time
 
 import harness
 
@@ -41,6 +43,84 @@ class Slow:
         done = {"walker": self.t == 5, "__all__": self.t == 5}
         return {"walker": np.zeros(2, np.float32)}, {"walker": 1.0}, done, {"walker": False, "__all__": False}, {"walker": {}}
 """
+
+
+# A task without an end; a step sleeps where a file asks for that.
+ENDLESS = SLOW[:SLOW.index("class Slow:")] + """
+class Endless:
+    def __init__(self):
+        self.possible_agents = ["walker"]
+        self.observation_spaces, self.action_spaces = {"walker": Box()}, {"walker": Discrete()}
+
+    def reset(self, *, seed=None, options=None):
+        return {"walker": np.zeros(2, np.float32)}, {"walker": {}}
+
+    def step(self, actions):
+        if os.path.exists("stuck"):
+            open("asleep", "w").close()
+            time.sleep(25)
+        no = {"walker": False, "__all__": False}
+        return {"walker": np.zeros(2, np.float32)}, {"walker": 1.0}, no, no, {"walker": {}}
+"""
+ENDLESS_CONFIG = """
+env: {name: "python:endless.py:Endless", python: {interpreter: PYTHON}}
+num_workers: 1
+num_envs_per_worker: 2
+algorithm: {name: ippo, train_batch_size: 20, minibatch_size: 20, num_epochs: 1}
+model: {actor_hidden_sizes: [8], critic_hidden_sizes: [8]}
+stop: {env_steps: 40}
+"""
+
+
+class EvaluationTest(harness.RunningTestCase):
+    """Evaluations that do not end by themselves."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("endless.py", "import os\n" + ENDLESS)
+        self.write("run.yaml", ENDLESS_CONFIG.replace("PYTHON", json.dumps(os.environ["TROUPE_TEST_PYTHON"])))
+
+    def train(self, *arguments):
+        return self.troupe("train", "run.yaml", "--name", "run", *arguments).stdout
+
+    def test_a_signal_or_a_stop_ends_the_last_one_in_order(self):
+        ways = {"term": (lambda process: process.send_signal(signal.SIGTERM), 0), "int": (lambda process: process.send_signal(signal.SIGINT), 130),
+                "stop": (lambda _: self.troupe("stop", "stop"), 0)}
+        for name, (end, code) in ways.items():
+            with self.subTest(name):
+                before = len(self.log_text()) if os.path.exists(self.path("log")) else 0
+                process = self.start("run.yaml", "--name", name)
+                self.await_true(lambda: "evaluating, 0 of 100 episodes" in self.log_text()[before:], "the evaluation")
+                self.await_true(lambda: os.path.exists(self.path("runs", name, "checkpoints", "40", "manifest.json")), "the checkpoint before it")
+                end(process)
+                self.assertEqual(process.wait(30), code, self.log_text())
+                summary = self.summary(name)
+                self.assertEqual((summary["env_steps"], summary["evaluation"], summary["evaluation_error"]), (40, None, "interrupted after 0 of 100 episodes"))
+
+    def test_episodes_without_an_end_are_cut_and_said_to_be(self):
+        said = self.train("--set", "evaluation.max_episode_steps=30", "--set", "evaluation.episodes=3")
+        evaluation = self.summary("run")["evaluation"]
+        self.assertEqual((evaluation["episodes"], evaluation["episodes_cut"], evaluation["return_sum"]["mean"]), (3, 3, 30.0))
+        for text in (said, self.troupe("evaluate", "run", "--episodes", "2").stdout):
+            self.assertIn("NO EPISODE ENDED: all were cut after 30 env steps (evaluation.max_episode_steps); env.max_episode_steps ends the episodes", text)
+
+    def test_a_time_limit_ends_one_and_the_run_goes_on(self):
+        said = self.train("--set", "evaluation.time_limit_s=0.5", "--set", "evaluation.interval=20")
+        summary = self.summary("run")
+        self.assertEqual(summary["env_steps"], 40)
+        self.assertIn("evaluation.time_limit_s (500ms) is over after 0 of 100 episodes; env.max_episode_steps", summary["evaluation_error"])
+        self.assertIn("evaluation FAILED", said)
+
+    def test_evaluate_ends_at_a_signal_while_python_is_slow(self):
+        self.train("--set", "evaluation.at_end=false")
+        self.write("stuck", "")
+        process = self.start_program("evaluate", "run")
+        self.await_true(lambda: os.path.exists(self.path("asleep")), "a step")
+        begun = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(60), 143, self.log_text())
+        self.assertLess(time.monotonic() - begun, 20)  # a step sleeps 25 s
+        self.assertIn("the evaluation was interrupted after 0 of 100 episodes", self.log_text())
 
 
 class EndsTest(harness.RunningTestCase):

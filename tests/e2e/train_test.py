@@ -116,6 +116,23 @@ class TrainTest(harness.RunningTestCase):
         self.assertEqual(process.wait(timeout=30), 143)
         self.assertEqual([pid for pid in children if pid in harness.processes()], [])
 
+    def test_a_signal_that_comes_twice_at_once_counts_once(self):
+        """GNU timeout sends one to the process and one to its process group."""
+        process = self.start_run("--workers", "0")
+        for _ in range(2):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.002)  # or the two are one for the kernel, too
+        self.assertEqual(process.wait(timeout=30), 0, self.log_text())
+        env_steps = self.summary("run")["env_steps"]
+        self.assertTrue(os.path.exists(self.path("runs", "run", "checkpoints", str(env_steps), "manifest.json")))
+        learner = self.start_program("learner", "--resume", "run", "--workers", "0")
+        self.await_env_steps(env_steps + 1, learner)
+        for _ in range(2):
+            learner.send_signal(signal.SIGTERM)
+            time.sleep(0.002)
+        self.assertEqual(learner.wait(timeout=30), 0, self.log_text())
+        self.assertGreater(self.summary("run")["env_steps"], env_steps)
+
     def test_an_interrupt_of_one_program_is_130(self):
         """Of a worker, a learner and a server, each of which ends in order."""
         config = self.write("run.yaml", CONFIG)

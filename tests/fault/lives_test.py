@@ -8,6 +8,7 @@ Times of the short form are reported and asserted nowhere but by the patience of
 form wants every stop within 2 s, and the workers of a killed learner gone within 1 s.
 """
 
+import json
 import os
 import random
 import signal
@@ -51,6 +52,25 @@ class LivesTest(harness.RunningTestCase):
         alive = self.workers(process)
         accepted = {int(worker["name"].rsplit(":", 1)[1]) for worker in self.status("run")["workers"] if worker["accepted_rows"] > 0}
         return [pid for pid in alive if pid in accepted]
+
+    def test_a_learner_that_is_killed_after_22_s_loses_12_of_them(self):
+        """By default the first checkpoint comes after 10 s of training; the next one, by time, would come 60 s later."""
+        config = CONFIG.replace(", checkpoint_interval: 100000", "").replace("100000000", "100000000000")
+        process = self.start_run(config)
+        self.await_true(lambda: self.lines()[-1]["wall_clock_s"] >= 22, "22 s of training", seconds=90)
+        os.kill(self.learner(process), signal.SIGKILL)
+        self.assertEqual(process.wait(timeout=60), 137, self.log_text())
+        lines = self.lines()
+        saved = int(os.readlink(self.path("runs", "run", "checkpoints", "latest")))
+        longest = max(after["wall_clock_s"] - before["wall_clock_s"] for before, after in zip(lines, lines[1:]))
+        (at,) = [line["wall_clock_s"] for line in lines if line["env_steps"] == saved]
+        self.assertLess(at, 10 + 2 * longest, "after the update that ends behind 10 s")
+        self.troupe("train", "--resume", "run", "--set", f"stop.env_steps={saved + 800}")
+        self.assertEqual([line["env_steps"] for line in self.lines() if line["env_steps"] > saved], [saved + 400, saved + 800])
+
+    def lines(self):
+        with open(self.path("runs", "run", "progress.jsonl")) as file:
+            return [json.loads(line) for line in file if line.endswith("\n")]
 
     def test_sixteen_fruitful_lives_in_a_row(self):
         """One more than the barren ones that would be the last."""
