@@ -185,7 +185,8 @@ class CliTest(harness.TroupeTestCase):
         for command in (["evaluate", "run", "--episodes", "1"], ["query", "run"], ["policy", "ls", "run"], ["mapping", "show", "run"],
                         ["checkpoint", "verify", "run"]):
             self.assertNotEqual(self.troupe(*command, "--directory", "my runs/deep").stdout, "", command)
-        for command in (["policy", "freeze", "run", "default_policy"], ["mapping", "set", "run", "{'*': default_policy}"], ["checkpoint", "save", "run"]):
+        self.assertIn("checkpoints", self.troupe("mapping", "set", "run", "{'*': default_policy}", "--directory", "my runs/deep").stdout)
+        for command in (["policy", "freeze", "run", "default_policy"], ["checkpoint", "save", "run"]):
             self.fails(*command, "--directory", "my runs/deep", saying=["nobody trains the run"])
         self.assertFalse(os.path.exists(self.path("runs")))
         missing = self.fails("train", "--resume", "run", saying=['--resume: there is no run in "run" nor in "runs/run"'], code=78)

@@ -64,9 +64,12 @@ class ClientTest(harness.TroupeTestCase):
         servers[1].kill()
         text, _ = load.communicate(timeout=60)
         self.assertIn("0 of 2000 calls failed", text)
-        done = subprocess.run([program, "1", "10.0.0.1:1"], capture_output=True, text=True)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("set credentials, or insecure_plaintext_network", done.stderr)
+        for address, words in (("10.0.0.1:1", "set credentials, or insecure_plaintext_network"),
+                               ("127.evil.example:1", "set credentials, or insecure_plaintext_network"),
+                               ("localhost", "expected unix:PATH, unix-abstract:NAME, HOST:PORT or [IPV6]:PORT")):
+            done = subprocess.run([program, "1", address], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(words, done.stderr)
 
 
 if __name__ == "__main__":
