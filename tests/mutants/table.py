@@ -149,10 +149,10 @@ MUTANTS = [
            "waits[last] = MUTANT || segment.final_row < 0 ? 1 :", DISCOUNT),
     mutant("lambda_by_env_step", "lib/training/core/advantages.cc", "discount * lambda * advantage;",
            "(MUTANT && !waits.empty() ? std::pow(gamma * lambda, waits[row]) : discount * lambda) * advantage;", ("training_core_test", "AdvantagesTest.*")),
-    mutant("bytes_by_255_whatever_their_bounds", "lib/space/row_scaling.cc", "range == 0 ? 1.0f : 1.0f / range",
-           "range == 0 ? 1.0f : 1.0f / (MUTANT ? 255.0f : range)", ("space_test", "RowScalingTest.*")),
-    mutant("bytes_without_their_offset", "lib/space/row_scaling.cc", "const auto offset = static_cast<float>(low);",
-           "const auto offset = MUTANT ? 0.0f : static_cast<float>(low);", ("space_test", "RowScalingTest.*")),
+    mutant("bytes_by_255_whatever_their_bounds", "lib/space/row_scaling.cc", "if (!HasBytes(observation)) return {};",
+           "if (!HasBytes(observation)) return {};\n  if (MUTANT) return ScalingBy255(observation);", ("space_test", "RowScalingTest.*")),
+    mutant("bytes_without_their_offset", "lib/space/row_scaling.cc", "- offset[0]) * scale[0];",
+           "- (MUTANT ? 0.0f : offset[0])) * scale[0];", ("space_test", "RowScalingTest.*")),
 
     # --- evaluation
     mutant("evaluation_of_the_trainings_episodes", EVALUATOR, "const uint64_t seed = EvaluationSeed(request.seed);",
