@@ -163,8 +163,6 @@ constexpr Condition kConditions[] = {
      [](const Reader& r) { return !IsModule(r.model, r.spec().actor); }},
     {"own_critic", "a critic of Troupe's layers (no model.critic_torchscript)", "model.critic_torchscript",
      [](const Reader& r) { return !IsModule(r.model, r.spec().critic()); }},
-    {"own_encoder", "a critic that does not share the actor's encoder (model.critic_encoder other than shared)",
-     "model.critic_encoder", [](const Reader& r) { return !r.spec().shares_encoder(); }},
     {"attention", "model.critic_encoder: attention", "model.critic_encoder",
      [](const Reader& r) { return r.spec().critic().encoder == EncoderKind::kAttention; }},
     {"convolutions",

@@ -94,7 +94,6 @@ class KeyEffectsTest : public ResolveFixture {
         {"own_layers", alone, Modules()},
         {"own_actor", cores, Modules()},
         {"own_critic", cores, Modules()},
-        {"own_encoder", alone, alone + "\nmodel: {critic_encoder: shared}"},
         {"attention", team + "\nmodel: {critic_encoder: attention}", team},
         {"convolutions", "env: {name: images}", "env: {name: images}\nmodel: {encoder: mlp}"},
         {"core", cores, alone},
@@ -136,7 +135,6 @@ class KeyEffectsTest : public ResolveFixture {
       {"env.python.fork_server", "false"},
       {"algorithm.common_reward", "mean"},
       {"algorithm.critic_agent_id", "true"},
-      {"algorithm.critic_lr", "1e-4"},
       {"algorithm.adam_epsilon", "1e-4"},
       {"algorithm.adam_beta1", "0.8"},
       {"algorithm.adam_beta2", "0.9"},
@@ -184,6 +182,8 @@ class KeyEffectsTest : public ResolveFixture {
       {"evaluation.num_workers", "2"},
       {"evaluation.deterministic", "true"},
       {"evaluation.seed", "3"},
+      {"evaluation.max_episode_steps", "7"},
+      {"evaluation.time_limit_s", "5"},
       {"evaluation.video_interval", "1"},
       {"experiment.wandb_kwargs", "{project: p}"},
       {"learner.join_timeout_s", "5"},
@@ -308,7 +308,7 @@ TEST_F(KeyEffectsTest, RulesThatDecideForNoAgentAreRefused) {
       "some of agent_0, agent_1, agent_2; the nearest is \"agent_0\"");
   EXPECT_EQ(
       EffectsOf(policies + "{'*': b, agent_0: a}"),
-      "run.yaml:4:38: multi_agent.policy_mapping.agent_0: got a glob behind \"*\", which takes every agent that it "
+      "run.yaml:4:37: multi_agent.policy_mapping.agent_0: got a glob behind \"*\", which takes every agent that it "
       "matches, expected it before; change their order");
   EXPECT_THAT(EffectsOf(policies + "{'agent_?': b, 'agent_*': a, wolf: a}"),
               HasSubstr("multi_agent.policy_mapping.agent_*: got a glob behind \"agent_?\""));
@@ -347,8 +347,9 @@ TEST_F(KeyEffectsTest, ARunsOwnFileIsAWarningAndAnOverrideOfItIsNot) {
   EXPECT_EQ(EffectsOf(masked, {}, FileOf::kRun), "OK");
   EXPECT_THAT(warnings_, IsEmpty()) << "the default of before";
   EXPECT_THAT(EffectsOf(masked), HasSubstr("which has no effect"));
-  EXPECT_THAT(EffectsOf(stored, {"experiment.wandb_kwargs.name=x"}, FileOf::kRun),
-              StartsWith("--set experiment.wandb_kwargs: experiment.wandb_kwargs: got entries, which has no effect"));
+  EXPECT_THAT(
+      EffectsOf(stored, {"experiment.wandb_kwargs.name=x"}, FileOf::kRun),
+      StartsWith("--set experiment.wandb_kwargs.name: experiment.wandb_kwargs: got entries, which has no effect"));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ using policy::MappingRule;
 using policy::PolicyId;
 
 TEST(ParsePolicyMappingTest, ReadsRulesInOrder) {
-  const auto rules = ParsePolicyMapping("{prey_*: prey, '*': {a: 1, b: 0.5}}", "--mapping", {});
+  const auto rules = ParsePolicyMapping("{prey_*: prey, '*': {a: 1, b: 0.5}}", "--mapping", {"prey_0", "wolf"});
   ASSERT_TRUE(rules.ok()) << rules.status();
   ASSERT_EQ(rules->size(), 2u);
   EXPECT_EQ((*rules)[0].agent_glob, "prey_*");
@@ -28,7 +28,7 @@ TEST(ParsePolicyMappingTest, PerAgentIsARuleForEachAgent) {
 }
 
 TEST(ParsePolicyMappingTest, AFunctionIsARule) {
-  const auto rules = ParsePolicyMapping("{function: round_robin}", "--mapping", {});
+  const auto rules = ParsePolicyMapping("{function: round_robin}", "--mapping", {"x"});
   ASSERT_TRUE(rules.ok()) << rules.status();
   ASSERT_EQ(rules->size(), 1u);
   EXPECT_EQ((*rules)[0].agent_glob, "*");
@@ -37,9 +37,18 @@ TEST(ParsePolicyMappingTest, AFunctionIsARule) {
 
 TEST(ParsePolicyMappingTest, RefusesWhatIsNoMapping) {
   const std::pair<const char*, const char*> cases[] = {
-      {"", "got no rules"},          {"{}", "got no rules"},          {"[a]", "policy_mapping"},
-      {"{'*': {a: -1}}", "weight"},  {"{'*': ../x}", "../x"},         {"{'*': {}}", "an empty mapping"},
-      {"{'*': a", "not valid YAML"}, {"{'*': ''}", "policy_mapping"},
+      {"", "got no rules"},
+      {"{}", "got no rules"},
+      {"[a]", "policy_mapping"},
+      {"{'*': {a: -1}}", "weight"},
+      {"{'*': ../x}", "../x"},
+      {"{'*': {}}", "an empty mapping"},
+      {"{'*': a", "not valid YAML"},
+      {"{'*': ''}", "policy_mapping"},
+      // Rules that decide for no agent.
+      {"{y: a, '*': b}",
+       "MAPPING: policy_mapping.y: got a glob that matches no agent, expected one that matches some of"},
+      {"{'?': a, x: b}", "MAPPING: policy_mapping.x: got a glob behind \"?\", which takes every agent that it matches"},
   };
   for (const auto& [yaml, expected] : cases) {
     const auto rules = ParsePolicyMapping(yaml, "MAPPING", {"x"});

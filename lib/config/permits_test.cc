@@ -197,7 +197,7 @@ TEST(PermitsTest, TextInArgumentsMustBeTheWorkersAndNumbersMayDiffer) {
   ExpectRefused(Admit(own, config(other(id, deep, list, ", entry_point: 'os:system'"))).status(),
                 "env.args.entry_point: os:system");
   EXPECT_TRUE(Admit(own, config(other(id, "{size: [3], mode: a}", list, ""))).ok()) << "an order is no text";
-  ExpectRefused(Admit(own, config("{n: 3}")).status(), "env.args.deep: nothing");
+  ExpectRefused(Admit(own, config("{n: 3}")).status(), "env.args.id: nothing");
   // Arguments of an environment in a plug-in are text to code that nobody of ours wrote.
   const std::string plugin = "env: {name: mine, plugin: libmine.so, args: {map: a}}";
   EXPECT_TRUE(Admit(plugin, plugin).ok());

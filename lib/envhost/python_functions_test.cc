@@ -79,7 +79,7 @@ TEST_F(MappingTest, IsToldOfAgentEpisodeAndWorker) {
   EXPECT_EQ(*Ask(*functions, "one"), "only left");
   args_ = {{"zed", "1"}, {"abe", "2"}};
   mapped_ = {{"zed", "b"}, {"abe", "a"}};
-  EXPECT_THAT(*Ask(*functions, "tell", 7), HasSubstr("args {'zed': '1', 'abe': '2'} others zed=b abe=a "))
+  EXPECT_THAT(*Ask(*functions, "tell", 7), HasSubstr("args {'zed': '1', 'abe': '2'} others zed=b,abe=a "))
       << "in the run's order";
   EXPECT_EQ(functions->stats().errors, 0);
 }

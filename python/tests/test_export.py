@@ -131,7 +131,7 @@ class ExportTest(unittest.TestCase):
         with open(path, "rb") as file:
             self.assertEqual(file.read(), before)
         with self.assertRaisesRegex(TroupeError, "none/p: cannot be written: No such file"):
-            policy.export(self.path("none", "p"))
+            policy.export(self.path("none", "p"), "safetensors")
         with mock.patch.object(export, "_write_npz", side_effect=OSError(28, "No space left on device")):
             with self.assertRaisesRegex(TroupeError, "q.safetensors.golden.npz: cannot be written: No space left"):
                 policy.export(self.path("q.safetensors"))
@@ -152,7 +152,7 @@ class ExportTest(unittest.TestCase):
 
             with mock.patch.object(os, name, fail):
                 with self.assertRaisesRegex(TroupeError, "p.golden.npz: cannot be written: Input/output error"):
-                    policy.export(self.path("p"), overwrite=overwrite)
+                    policy.export(self.path("p"), "safetensors", overwrite=overwrite)
             self.assertEqual(self.files(), [])
 
     def test_what_was_to_be_overwritten_is_back_where_the_second_file_cannot_be_placed(self):
@@ -169,12 +169,12 @@ class ExportTest(unittest.TestCase):
 
         with mock.patch.object(os, "replace", fail):
             with self.assertRaisesRegex(TroupeError, "p.golden.npz: cannot be written: Input/output error"):
-                policy.export(self.path("p"), overwrite=True)
+                policy.export(self.path("p"), "safetensors", overwrite=True)
         self.assertEqual(self.files(), ["p", "p.golden.npz"])
         for name in self.files():
             with open(self.path(name)) as file:
                 self.assertEqual(file.read(), f"the old {name}")
-        policy.export(self.path("p"), overwrite=True)
+        policy.export(self.path("p"), "safetensors", overwrite=True)
         self.assertEqual(self.files(), ["p", "p.golden.npz"])
 
     def test_a_file_that_appears_meanwhile_stays(self):
@@ -199,7 +199,7 @@ class ExportTest(unittest.TestCase):
                 with self.assertRaisesRegex(TroupeError, r"p: cannot be written: its file system has no hard links .*, expected some, or overwrite=True"):
                     policy.export(self.path("p"), "safetensors")
                 self.assertEqual(self.files(), [])
-                policy.export(self.path("p"), overwrite=True)
+                policy.export(self.path("p"), "safetensors", overwrite=True)
             os.remove(self.path("p"))
             os.remove(self.path("p.golden.npz"))
 
@@ -211,7 +211,7 @@ class ExportTest(unittest.TestCase):
                 make(self.path(target))
                 with mock.patch.object(export, "_golden", side_effect=AssertionError("work has begun")):
                     with self.assertRaisesRegex(TroupeError, f"{target} is {kind}, expected a regular file or none") as caught:
-                        policy.export(self.path("p"), overwrite=True)
+                        policy.export(self.path("p"), "safetensors", overwrite=True)
                 self.assertEqual((caught.exception.code, self.files()), (REFUSED, [target]))
                 (os.rmdir if kind == "a folder" else os.remove)(self.path(target))
 
@@ -220,7 +220,7 @@ class ExportTest(unittest.TestCase):
         before = os.umask(0o027)
         self.addCleanup(os.umask, before)
         for _ in range(2):
-            done = policy.export(self.path("p"), overwrite=True)
+            done = policy.export(self.path("p"), "safetensors", overwrite=True)
             self.assertEqual([stat.S_IMODE(os.stat(path).st_mode) for path in (done.path, done.golden)], [0o640, 0o640])
 
     def test_a_temporary_is_no_file_of_anybody_elses(self):

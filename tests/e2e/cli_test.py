@@ -195,8 +195,8 @@ class CliTest(harness.TroupeTestCase):
     def test_keys_without_effect_are_refused_and_those_of_an_older_run_are_warnings(self):
         config = self.write("run.yaml", "env: {name: cartpole}\nalgorithm: {name: ippo}\nnum_workers: 0\nstop: {env_steps: 4000}\n"
                                         "evaluation: {at_end: false}\n")
-        for command in (["train", config], ["config", "show", config]):
-            error = self.fails(*command, "--set", "model.core_size=32", saying=["--set model.core_size=32: model.core_size: got 32, which has no effect"], code=78)
+        for code, *command in ((78, "train", config), (1, "config", "show", config)):
+            error = self.fails(*command, "--set", "model.core_size=32", saying=["--set model.core_size=32: model.core_size: got 32, which has no effect"], code=code)
             self.assertEqual(error.count("has no effect"), 1)
         self.assertFalse(os.path.exists(self.path("runs")))
         self.troupe("train", config, "--name", "run: 1")  # a name is no YAML
@@ -212,9 +212,10 @@ class CliTest(harness.TroupeTestCase):
         self.troupe("evaluate", "run: 1", "--episodes", "1")
         self.troupe("config", "show", "runs/run: 1")
         # What is written now counts.
-        for command in (["train", "--resume", "run: 1"], ["evaluate", "run: 1"]):
-            self.fails(*command, "--set", "env.python.processes=2", saying=["--set env.python.processes=2: env.python.processes: got 2, which has no effect"],
-                       code=78)
+        for code, program, *command in ((78, "troupe-learner", "train", "--resume", "run: 1"), (1, "troupe", "evaluate", "run: 1")):
+            refused = self.troupe(*command, "--set", "env.python.processes=2", ok=False)
+            self.assertIn(f"{program}: error: --set env.python.processes=2: env.python.processes: got 2, which has no effect", refused.stderr)
+            self.assertEqual(refused.returncode, code)
 
     def test_a_whole_path_is_no_name_inside_the_runs(self):
         nobody = self.path("nobody")

@@ -42,7 +42,7 @@ class StrangerTest : public testing::Test {
            "num_epochs: 1}\n"
            "model: {actor_hidden_sizes: [16], critic_hidden_sizes: [16]}\n"
            "stop: {env_steps: 1000000000}\n"
-           "experiment: {write_interval: 200, wandb_kwargs: {key: "
+           "experiment: {write_interval: 200, wandb: true, wandb_kwargs: {key: "
         << kCanary
         << "}}\n"
            "evaluation: {at_end: false}\n";
@@ -55,11 +55,11 @@ class StrangerTest : public testing::Test {
 
   void StartLearner(const std::string& name = "run", int64_t env_steps = 1000000000) {
     run_ = directory_ / name;
-    learner_ = std::make_unique<Process>(
-        std::vector<std::string>{TROUPE_LEARNER, directory_ / "config.yaml", "--name", name, "--set",
-                                 absl::StrCat("experiment.directory=", directory_.string()), "--set",
-                                 absl::StrCat("stop.env_steps=", env_steps), "--listen", "127.0.0.1:0", "--listen",
-                                 absl::StrCat("unix-abstract:troupe-stranger-", getpid()), "--log-level", "warn"});
+    learner_ = std::make_unique<Process>(std::vector<std::string>{
+        TROUPE_LEARNER, directory_ / "config.yaml", "--name", name, "--set",
+        absl::StrCat("experiment.directory=", directory_.string()), "--set", absl::StrCat("stop.env_steps=", env_steps),
+        "--set", "experiment.wandb=false", "--listen", "127.0.0.1:0", "--listen",
+        absl::StrCat("unix-abstract:troupe-stranger-", getpid()), "--log-level", "warn"});
   }
   bool Await(const std::function<bool()>& condition) {
     const absl::Time deadline = absl::Now() + kPatience;

@@ -288,7 +288,7 @@ TEST(ScenariosTest, GoodAgentsReachTheSpeedOfTheirStage) {
   Play plain("mpe/simple_tag", alone);
   EXPECT_FLOAT_EQ(speed(plain), 1.3f);
   Args with = alone;
-  with["curriculum"] = true;
+  with.emplace_back("curriculum", true);
   Play play("mpe/simple_tag", with);
   EXPECT_FLOAT_EQ(speed(play), 0.65f);
   play.env->AdvanceCurriculum();
@@ -299,7 +299,7 @@ TEST(ScenariosTest, GoodAgentsReachTheSpeedOfTheirStage) {
   play.env->AdvanceCurriculum();  // already the last one
   EXPECT_EQ(play.env->curriculum_stage(), 2);
   EXPECT_FLOAT_EQ(speed(play), 1.3f);
-  with["curriculum_stage"] = int64_t{1};
+  with.emplace_back("curriculum_stage", int64_t{1});
   Play started("mpe/simple_tag", with);
   EXPECT_FLOAT_EQ(speed(started), 0.975f);
 }
