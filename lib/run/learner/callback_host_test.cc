@@ -190,7 +190,7 @@ TEST_F(CallbackHostTest, NamesThatAreTrackedHaveLimits) {
                                    "track: got the name 5, expected 1 to 128 printable characters of ASCII",
                                    "track nan: got nan, expected a finite number of at most 1e+100 either way",
                                    "track much: got -1e+101, expected a finite number of at most 1e+100 either way",
-                                   "could not convert string to float: 'one'"));
+                                   "track word: got 'one', expected one number"));
   EXPECT_EQ(host_->TakeValues().size(), CallbackHost::kMaxTracked + 1) << "and the count of errors";
   EXPECT_THAT(degradations_.List(), ElementsAre(HasSubstr("a call of callbacks raised")));
   Tell(Hook::kRunEnd, 2);
