@@ -70,7 +70,7 @@ env:
 multi_agent:
   policies:
     a: {model: {actor_hidden_sizes: [8], actor_head_hidden_sizes: []}, algorithm: {lr: 0.1, use_agent_id: false}}
-    b: {algorithm: {gamma: 0.5}}
+    b: {algorithm: {gae_lambda: 0.5}}
     c: {class: random}
     d: {class: "checkpoint:/learners/other#x"}
   policy_mapping: {agent_0: a, "*": {b: 1, c: 2}}

@@ -83,6 +83,7 @@ TEST_P(ActorLeavesTest, ARowDoesNotDependOnTheOthers) { ExpectARowDoesNotDependO
 
 TEST_P(ActorLeavesTest, NormalizedObservationsAreNotDividedOnceMore) {
   policy::PolicySpec spec = CameraAndArm();
+  spec.bytes_by_255 = true;  // whose encoders divide
   spec.normalize_observations = true;
   auto weights = WeightsInTest(spec);
   for (int64_t i = 0; i < spec.observation_size(); ++i) {

@@ -106,10 +106,13 @@ TEST(AssemblerImagesTest, TheyAreTheBytesThatTheFloatsAreMadeOf) {
 /// Rows of `images` and `bits`, as the floats of a joint observation.
 std::vector<float> JointRow(const PolicyTrainBatch& rows, int64_t row, const space::RowScaling& scaling) {
   std::vector<float> joint;
-  for (int64_t i = 0; i < rows.critic_images.columns; ++i) {
-    joint.push_back(Scaled(scaling, rows.critic_images.row(row)[i], i % kPixels));
-  }
   const float* const bits = rows.critic_state.row(row);
+  for (int64_t i = 0; i < rows.critic_images.columns; ++i) {
+    const uint8_t byte = rows.critic_images.row(row)[i];
+    const bool is_there = bits[i / kPixels] != 0;  // what networks make of an image that is not there is zeros
+    EXPECT_TRUE(is_there || byte == 0);
+    joint.push_back(is_there ? Scaled(scaling, byte, i % kPixels) : 0.0f);
+  }
   joint.insert(joint.end(), bits, bits + rows.critic_state.columns);
   return joint;
 }

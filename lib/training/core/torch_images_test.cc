@@ -211,6 +211,7 @@ TEST(TorchImagesTest, ARowIsTheSameInEveryPass) {
       NetworkInputs inputs;
       inputs.floats = torch::arange(8 * columns, torch::kFloat32).view({8, columns});
       if (images) inputs.images = bytes;  // one row more: a critic's final one
+      inputs.scaling = ImageScaling(PictureSpec(/*bytes=*/true, 0), 1, torch::kCPU);
       const torch::Tensor all = inputs.Range(0, 8);
       ASSERT_EQ(all.sizes(), (torch::IntArrayRef{8, columns + (images ? 7 : 0)}));
       for (const int64_t k : {1, 3, 7}) {
