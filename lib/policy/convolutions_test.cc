@@ -105,9 +105,10 @@ TEST(ConvolutionsTest, SaysWhatAllAgentsImagesCannotHave) {
   EXPECT_EQ(error([](PolicySpec* spec) { spec->joint_observation_size -= 1; }),
             "policy \"p\": critic convolves the images of all agents, but the joint observation has 2162 elements; "
             "expected 720 and a presence bit of each agent");
-  EXPECT_EQ(error([](PolicySpec* spec) { spec->normalize_state = true; }),
-            "policy \"p\": the critic reads all agents' images of bytes scaled by their bounds; expected normalize_state: "
-            "false");
+  EXPECT_EQ(
+      error([](PolicySpec* spec) { spec->normalize_state = true; }),
+      "policy \"p\": the critic reads all agents' images of bytes scaled by their bounds; expected normalize_state: "
+      "false");
   EXPECT_NE(error([](PolicySpec* spec) {
               spec->mutable_critic()->conv_layers = {{1024, 1, 1}};
               spec->SetCriticInput(NetworkInput::kJointObservation, 100 * 721);
@@ -183,8 +184,9 @@ INSTANTIATE_TEST_SUITE_P(
                  "actor is a CNN, but the observation is no image; expected a Box of [height, width]"},
         BadImage{"state", [](PolicySpec& s) { s.SetCriticInput(NetworkInput::kState, 5); },
                  "critic is a CNN that reads state; expected one whose first input is the observation"},
-        BadImage{"normalized", [](PolicySpec& s) { s.normalize_observations = true; },
-                 "images of bytes, which networks read scaled by their bounds; expected normalize_observations: false"}),
+        BadImage{
+            "normalized", [](PolicySpec& s) { s.normalize_observations = true; },
+            "images of bytes, which networks read scaled by their bounds; expected normalize_observations: false"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -33,6 +33,8 @@ PolicySpec LeavesSpec() {
 
 TEST(LeafEncodersTest, PartsAreTheWholeRow) {
   PolicySpec spec = LeavesSpec();
+  EXPECT_FALSE(ObservationParts(spec, spec.actor)[1].divided) << "rows are scaled before";
+  spec.bytes_by_255 = true;
   std::vector<ObservationPart> parts = ObservationParts(spec, spec.actor);
   ASSERT_EQ(parts.size(), 4u);
   EXPECT_EQ(parts[0].size, 2);
@@ -129,7 +131,7 @@ TEST(LeafEncodersTest, WithoutThemTextAndTableAreAsTheyWere) {
   EXPECT_EQ(spec.ToString(), "policy p obs=" + spec.observation_space.ToString() +
                                  " act=Discrete(2) actor=[4] critic=[4] activation=tanh gain=0.01 log_std=0 "
                                  "critic_input=1 critic_state=0 agent_id=0 critic_agent_id=0 normalize=0 mask=0 "
-                                 "bound=2 scaling=0");
+                                 "bound=2 scaling=0 bytes=bounds");
   const PolicyTablePtr table = *PolicyTable::Make({spec}, {true}, {{"*", {{PolicyId("p")}}}}, {"agent_0"});
   EXPECT_EQ(ToJson(*table, TableReader::kWorker).find("leaf"), std::string::npos);
 }

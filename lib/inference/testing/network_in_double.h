@@ -47,7 +47,10 @@ inline std::shared_ptr<policy::WeightSnapshot> WeightsInTest(const policy::Polic
 /// Rows of observations and whose they are.
 struct RowsInTest {
   RowsInTest(const policy::PolicySpec& spec, int64_t rows_, uint32_t seed = 2)
-      : rows(rows_), size(spec.observation_size()), scaling(spec.observation_scaling()), state(static_cast<size_t>(rows_ * spec.actor_state_size()), 0.0f) {
+      : rows(rows_),
+        size(spec.observation_size()),
+        scaling(spec.observation_scaling()),
+        state(static_cast<size_t>(rows_ * spec.actor_state_size()), 0.0f) {
     base::PhiloxSequence random = RandomInTest(seed);
     const bool of_bytes = spec.observation_space.flat_dtype() == tensor::DType::kUint8;
     std::vector<float> row(static_cast<size_t>(size));

@@ -184,6 +184,7 @@ TEST_F(EnvStepMinibatchesTest, OverAnEpochTheGradientIsThatOfRows) {
     options.num_epochs = 1;
     options.max_grad_norm = 0;
     options.minibatch_size = 13;
+    options.use_value_active_masks = true;  // so that the rows of both losses are the same
     options.use_popart = popart;
     options.use_value_norm = !popart;
     const TeamBatch batch(TeamSpec(), 5, 3, 8, 1, /*leaves_earlier=*/2, /*inactive_rows=*/true);
