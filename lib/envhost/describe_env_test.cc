@@ -34,7 +34,7 @@ TEST(RecognizedAsTest, IsWordsInOneLine) {
   description["recognized_as"] = "PettingZoo parallel, 2 agents";
   EXPECT_EQ(RecognizedAs(description), "PettingZoo parallel, 2 agents");
   description["recognized_as"] = "two\nlines";
-  EXPECT_EQ(RecognizedAs(description), "two\\nlines");
+  EXPECT_EQ(RecognizedAs(description), "two\\x0alines");
   description["recognized_as"] = std::string(5000, 'x');
   EXPECT_LT(RecognizedAs(description).size(), 400u);
   for (const Json& wrong : {Json(3), Json(nullptr), Json::array({"a"})}) {
