@@ -8,6 +8,7 @@
 #include "lib/config/make_env.h"
 #include "lib/config/worker_yaml.h"
 #include "lib/policy/python_callable.h"
+#include "lib/policy/scaling_text.h"
 #include "lib/run/learner/callback_facts.h"
 #include "lib/run/learner/run_start.h"
 #include "lib/run/rollout_setup.h"
@@ -210,6 +211,7 @@ absl::Status LearnerParts::Make() {
   if (!run().recognized_as.empty()) {
     TROUPE_INFO("environment name={} recognized_as=\"{}\"", base::LogSafe(run().env.name), run().recognized_as);
   }
+  TROUPE_INFO("scaling {}", policy::ScalingText(run().policies));
   TROUPE_RETURN_IF_ERROR(StartCallbacks(*this));
   TROUPE_RETURN_IF_ERROR(StartTrainFunction(*this));
   const bool samples = run().num_workers == 0 && trains();

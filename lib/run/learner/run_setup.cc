@@ -16,7 +16,6 @@
 #include "lib/config/torch_modules.h"
 #include "lib/learner/episode_window.h"
 #include "lib/learner/stop_conditions.h"
-#include "lib/policy/scaling_text.h"
 #include "lib/run/learner/policy_trial.h"
 #include "lib/run/run_checkpoint.h"
 #include "lib/run/run_modules.h"
@@ -248,7 +247,6 @@ absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegis
       const std::vector<std::string> idle,
       config::CheckEffects(setup.run, registry, of_run ? config::FileOf::kRun : config::FileOf::kUser));
   for (const std::string& warning : idle) TROUPE_WARN("{}", warning);
-  TROUPE_INFO("scaling {}", policy::ScalingText(setup.run.policies));
   for (const std::string& warning : config::ImageWarnings(setup.run.policies)) TROUPE_WARN("{}", warning);
   if (!directory.empty()) {
     setup.name = std::filesystem::path(directory).lexically_normal().filename().string();
