@@ -25,12 +25,12 @@ std::string ToText(const policy::HostedQuestion& question) {
   OrderedJson args = OrderedJson::object();
   for (const policy::EnvArgument& argument : episode.env_args) args[argument.name] = argument.value;
   const OrderedJson message = {{"agent_id", question.agent_id.value()},
-                        {"env_id", episode.env_id.value()},
-                        {"episode", episode.episode},
-                        {"worker", episode.worker},
-                        {"env_args", std::move(args)},
-                        {"mapped", std::move(mapped)},
-                        {"policies", std::move(policies)}};
+                               {"env_id", episode.env_id.value()},
+                               {"episode", episode.episode},
+                               {"worker", episode.worker},
+                               {"env_args", std::move(args)},
+                               {"mapped", std::move(mapped)},
+                               {"policies", std::move(policies)}};
   return message.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 

@@ -41,9 +41,9 @@ struct RunSummary {
   ToldReturns evaluation_returns;                       ///< of that
   /// Of that, by the names that progress.jsonl has.
   std::vector<std::pair<std::string, double>> evaluation_values;
-  std::string evaluation_cut;                           ///< CutText of it
-  std::string evaluation_error;                         ///< why there is none although one was due
-  std::vector<std::string> degraded;                    ///< what could not be written at the end (Degradations)
+  std::string evaluation_cut;         ///< CutText of it
+  std::string evaluation_error;       ///< why there is none although one was due
+  std::vector<std::string> degraded;  ///< what could not be written at the end (Degradations)
 };
 
 /// One JSON object on one line: run, directory, reason, env_steps, agent_steps, updates, episodes, wall_clock_s,
