@@ -54,8 +54,8 @@ multi_agent:
   EXPECT_EQ(reports[1].trained_rows, 4);
   EXPECT_EQ(reports[1].minibatch_steps, 3 * 1);
   EXPECT_EQ(Metric(reports[1], "Policy/Learning rate"), 0);
-  // carol has 4, and 4 that are dead, whose values the critic learns: two minibatches. The agent's epochs come before the
-  // policy's, the policy's rate before the run's.
+  // carol has 4, and 4 that are dead, whose values the critic learns: two minibatches. The agent's epochs come before
+  // the policy's, the policy's rate before the run's.
   EXPECT_EQ(reports[2].trained_rows, 4);
   EXPECT_EQ(reports[2].minibatch_steps, 5 * 2);
   EXPECT_EQ(Metric(reports[2], "Policy/Learning rate"), 2e-3);
