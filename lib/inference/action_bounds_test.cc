@@ -52,6 +52,13 @@ TEST(ActionBoundsTest, ClipWithScalingClipsToOneAndMaps) {
   EXPECT_EQ(Bound(bounds, 0.25f, -0.5f), (std::vector<float>{0.5f, 2.5f}));
 }
 
+TEST(ActionBoundsTest, ClipWithScalingClipsToOneAlsoWhereTheBoxEndsBelowOne) {
+  policy::PolicySpec spec = ContinuousSpec(policy::ActionBoundMethod::kClip, true);
+  spec.action_space =
+      *space::Space::Tuple({*space::Space::Discrete(4), *space::Space::Box({-4, 0.25}, {0, 0.75}, {2})});
+  EXPECT_EQ(Bound(ActionBounds(spec), 0.5f, 0.75f), (std::vector<float>{-1.0f, 0.6875f}));
+}
+
 TEST(ActionBoundsTest, TanhNeverLeavesTheBox) {
   const ActionBounds bounds(ContinuousSpec(policy::ActionBoundMethod::kTanh, true));
   EXPECT_EQ(Bound(bounds, -100.0f, 100.0f), (std::vector<float>{-2.0f, 10.0f}));
