@@ -26,6 +26,7 @@ sys.path[:0] = [FOLDER, os.path.dirname(FOLDER)]
 
 import checkpoints  # noqa: E402
 from troupe import TroupeError  # noqa: E402
+from troupe.networks import row_scaling  # noqa: E402
 from troupe.policy import open_policies  # noqa: E402
 from troupe.program import REFUSED  # noqa: E402
 
@@ -293,7 +294,8 @@ class TorchPolicyTest(unittest.TestCase):
 
     def test_what_differs_from_a_workers_actor_is_not_given_away(self):
         policy = self.policies["bytes"]
-        with mock.patch("troupe.torch_policy._BYTE", 1 / 256):
+        offset, scale = row_scaling(policy.network.spec)
+        with mock.patch("troupe.torch_policy.row_scaling", return_value=(offset, scale * np.float32(255 / 256))):
             for make in (policy.torch_module, lambda: policy.export(self.path("differs.pt"), "torchscript")):
                 with self.assertRaisesRegex(TroupeError, "policy bytes: outside of troupe it has logits that differ by .*, expected at most 0.0001"):
                     make()

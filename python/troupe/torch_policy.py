@@ -186,9 +186,8 @@ class PolicyModule(nn.Module):
         self._agent_id_size = network.agent_id_size
         scaling = row_scaling(network.spec)
         self._scaled = scaling is not None
-        if scaling is not None:  # no tensors of a checkpoint's
-            self.register_buffer("_offset", torch.tensor(scaling[0]), persistent=False)
-            self.register_buffer("_scale", torch.tensor(scaling[1]), persistent=False)
+        if scaling is not None:  # no buffers: TorchScript would show them among the names of a checkpoint's tensors
+            self._offset, self._scale = torch.tensor(scaling[0]), torch.tensor(scaling[1])
         self.observation = _Moments(network) if network.mean is not None else None
         if not network.is_module and network.actor["activation"] not in _ACTIVATIONS:
             raise TroupeError(f"policy {network.policy}: got the activation {network.actor['activation']}, expected one of {', '.join(_ACTIVATIONS)}")
@@ -212,7 +211,7 @@ class PolicyModule(nn.Module):
         that reads them."""
         x = observations.to(torch.float32).flatten(1)
         if self._scaled:
-            x = (x - self._offset) * self._scale
+            x = (x - self._offset.to(x.device)) * self._scale.to(x.device)
         if self.observation is not None:
             x = self.observation(x)
         agent_id = None
