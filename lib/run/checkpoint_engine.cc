@@ -153,11 +153,14 @@ absl::StatusOr<bool> CheckpointEngine::RefreshLabel(const std::string& label, co
 
 absl::StatusOr<std::unique_ptr<CheckpointEngine>> CheckpointEngine::Open(const AskedCheckpoint& asked) {
   std::unique_ptr<CheckpointEngine> engine(new CheckpointEngine(asked));
-  TROUPE_ASSIGN_OR_RETURN(const std::string folder,
-                          storage::FindCheckpoint(storage::FileSystem::Posix(), asked.run_folder, asked.checkpoint));
-  TROUPE_ASSIGN_OR_RETURN(const Opened opened, engine->OpenFolder(folder));
-  TROUPE_RETURN_IF_ERROR(engine->MakeEngine(opened));
-  TROUPE_RETURN_IF_ERROR(engine->Take(opened));
+  const auto take = [&engine](const std::string& folder) -> absl::StatusOr<bool> {
+    TROUPE_ASSIGN_OR_RETURN(const Opened opened, engine->OpenFolder(folder));
+    TROUPE_RETURN_IF_ERROR(engine->MakeEngine(opened));
+    TROUPE_RETURN_IF_ERROR(engine->Take(opened));
+    return true;
+  };
+  TROUPE_RETURN_IF_ERROR(
+      storage::ReadNamedCheckpoint(storage::FileSystem::Posix(), asked.run_folder, asked.checkpoint, take).status());
   for (const auto& [label, which] : asked.labels) {
     TROUPE_RETURN_IF_ERROR(engine->RefreshLabel(label, which).status());
   }
@@ -168,6 +171,7 @@ absl::StatusOr<bool> CheckpointEngine::RefreshNewest() {
   TROUPE_ASSIGN_OR_RETURN(const std::string folder,
                           storage::FindCheckpoint(storage::FileSystem::Posix(), asked_.run_folder, asked_.checkpoint));
   if (folder == checkpoint_) return false;
+  // One that is removed meanwhile is looked for again at the next Refresh.
   TROUPE_ASSIGN_OR_RETURN(const Opened opened, OpenFolder(folder));
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<inference::ActorHost> actor_host,
                           MakeActorHost(*opened.table, asked_.permits));

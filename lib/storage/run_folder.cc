@@ -160,7 +160,9 @@ absl::StatusOr<int64_t> PruneCheckpoints(FileSystem& fs, const std::string& run,
   const int excess = static_cast<int>(entries.size()) - keep;
   std::vector<std::string> unneeded;
   for (int i = 0; i < excess; ++i) {
-    if (!entries[i].is_latest && !entries[i].is_best) unneeded.push_back(absl::StrCat(entries[i].env_steps));
+    const std::string name = absl::StrCat(entries[i].env_steps);
+    const bool is_replaced = entries[i].path != absl::StrCat(folder, "/", name);  // the next learner settles that
+    if (!entries[i].is_latest && !entries[i].is_best && !is_replaced) unneeded.push_back(name);
   }
   TROUPE_RETURN_IF_ERROR(RemoveDiscarded(fs, folder));
   for (const std::string& name : unneeded) {
@@ -400,6 +402,7 @@ absl::Status RunFolder::SaveTo(const learner::LearnerState& state, const std::st
   // In the meantime somebody else may have taken the place.
   if (written.ok()) written = CheckPlace(fs_, options_.directory, path);
   const bool replaces = fs_.Exists(path);
+  if (written.ok() && replaces) written = fs_.RemoveTree(replaced);  // of a process that died here
   if (written.ok() && replaces) written = fs_.Rename(path, replaced);
   if (written.ok()) {
     written = fs_.Rename(unfinished, path);

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "lib/base/status_macros.h"
 #include "lib/learner/checkpoint.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/storage/checkpoint_format.h"
@@ -31,6 +32,19 @@ absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(FileSystem& fs, con
 
 /// The directory of a checkpoint by name: "latest", "best" or a number of env steps. NOT_FOUND says what there is.
 absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& run, const std::string& which);
+
+/// What `read` makes of the checkpoint that `which` names (FindCheckpoint, whose errors it has, too). A learner may
+/// remove the checkpoint while it is read: what the name stands for by then is read instead, kMostLooks times in all.
+inline constexpr int kMostLooks = 10;
+template <typename Read>
+auto ReadNamedCheckpoint(FileSystem& fs, const std::string& run, const std::string& which, Read read)
+    -> decltype(read(std::string())) {
+  for (int look = 1;; ++look) {
+    TROUPE_ASSIGN_OR_RETURN(const std::string path, FindCheckpoint(fs, run, which));
+    auto result = read(path);
+    if (result.ok() || look == kMostLooks || fs.Exists(path)) return result;
+  }
+}
 
 /// Removes all checkpoints of `run` but the newest `keep` (at least 1), the newest and the best; how many it has
 /// removed. Whoever reads one meanwhile finds it whole or not at all. Only who holds the run's lock may.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "lib/base/exit_code.h"
+#include "lib/storage/run_lock.h"
 #include "lib/storage/testing.h"
 #include <gtest/gtest.h>
 
@@ -47,6 +48,118 @@ TEST_F(RunFolderTest, KeepsTheNewestAndTheBest) {
   EXPECT_EQ(*FindCheckpoint(FileSystem::Posix(), run, "300"), run + "/checkpoints/300");
   const auto missing = FindCheckpoint(FileSystem::Posix(), run, "200");
   EXPECT_NE(missing.status().message().find("100, 300, 400, 500"), absl::string_view::npos) << missing.status();
+}
+
+TEST_F(RunFolderTest, APruneLeavesTheNewestAndTheBest) {
+  RunFolder::Options options = Options(false);
+  options.keep = 10;
+  auto folder = RunFolder::Open(options);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  for (const int64_t steps : {100, 200, 300, 400, 500}) {
+    ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, steps), /*is_best=*/steps == 200).ok());
+  }
+  EXPECT_EQ(*(*folder)->Prune(3), 1);
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{200, 300, 400, 500}));
+  EXPECT_EQ(*(*folder)->Prune(1), 2);
+  EXPECT_EQ(*(*folder)->Prune(1), 0);
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{200, 500}));
+  EXPECT_TRUE((*folder)->Save(StateForTesting(spec_, 600), /*is_best=*/false).ok()) << "the run goes on";
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{200, 500, 600}));
+  // As a crash leaves one that was about to be replaced.
+  FileSystem& fs = FileSystem::Posix();
+  const std::string run = (*folder)->directory();
+  ASSERT_TRUE(fs.Rename(run + "/checkpoints/500", run + "/checkpoints/.replaced-500").ok());
+  EXPECT_EQ(*PruneCheckpoints(fs, run, 1), 0);
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{200, 500, 600}));
+}
+
+TEST_F(RunFolderTest, ACheckpointGoesToAPathOutsideOfRuns) {
+  FileSystem& fs = FileSystem::Posix();
+  auto folder = RunFolder::Open(Options(false));
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, 100), /*is_best=*/true).ok());
+  const std::string out = scratch_.path() + "/out";
+  ASSERT_TRUE((*folder)->SaveTo(StateForTesting(spec_, 200), out).ok());
+  EXPECT_EQ(VerifyCheckpoint(fs, out)->state.env_steps, 200);
+  ASSERT_TRUE((*folder)->SaveTo(StateForTesting(spec_, 300), out).ok()) << "a checkpoint may be replaced";
+  EXPECT_EQ(VerifyCheckpoint(fs, out)->state.env_steps, 300);
+  EXPECT_EQ(*fs.List(scratch_.path()), (std::vector<std::string>{"out", "run"})) << "nothing is left beside it";
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{100})) << "the run's own are as they were";
+  EXPECT_EQ(*FindCheckpoint(fs, (*folder)->directory(), "best"), (*folder)->directory() + "/checkpoints/100");
+}
+
+TEST_F(RunFolderTest, APathThatIsNoPlaceForACheckpointStaysAsItIs) {
+  FileSystem& fs = FileSystem::Posix();
+  auto folder = RunFolder::Open(Options(false));
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  RunFolder::Options other_options = Options(false);
+  other_options.directory = scratch_.path() + "/other";
+  auto other = RunFolder::Open(other_options);
+  ASSERT_TRUE(other.ok()) << other.status();
+  ASSERT_TRUE((*other)->Save(StateForTesting(spec_, 100), /*is_best=*/true).ok());
+  const std::string mine = scratch_.path() + "/mine", file = scratch_.path() + "/file",
+                    link = scratch_.path() + "/link";
+  ASSERT_TRUE(fs.MakeDirectories(mine).ok());
+  ASSERT_TRUE(ReplaceFile(fs, mine + "/thesis.txt", "mine").ok());
+  ASSERT_TRUE(ReplaceFile(fs, file, "mine").ok());
+  ASSERT_TRUE(fs.ReplaceLink("nowhere", link).ok());
+  const auto code = [&](const std::string& path) {
+    return (*folder)->SaveTo(StateForTesting(spec_, 200), path).code();
+  };
+  for (const std::string& there : {mine, file, link}) EXPECT_EQ(code(there), absl::StatusCode::kAlreadyExists) << there;
+  const std::string run = (*folder)->directory();
+  for (const std::string& bad :
+       {std::string("relative"), std::string("/"), scratch_.path() + "/..", run + "/x", run + "/checkpoints/200",
+        scratch_.path() + "/other/checkpoints/100", scratch_.path() + "/other/checkpoints/best"}) {
+    EXPECT_EQ(code(bad), absl::StatusCode::kInvalidArgument) << bad;
+  }
+  EXPECT_EQ(code(scratch_.path() + "/no/folder"), absl::StatusCode::kNotFound);
+  EXPECT_EQ(*fs.ReadFile(mine + "/thesis.txt", 100), "mine");
+  EXPECT_EQ(*fs.ReadFile(file, 100), "mine");
+  EXPECT_TRUE(VerifyCheckpoint(fs, scratch_.path() + "/other/checkpoints/100").ok());
+  EXPECT_EQ(*fs.List(scratch_.path()), (std::vector<std::string>{"file", "link", "mine", "other", "run"}));
+}
+
+// A learner prunes while a server starts.
+TEST_F(RunFolderTest, ACheckpointThatGoesWhileItIsReadIsLookedForAgain) {
+  FileSystem& fs = FileSystem::Posix();
+  auto folder = RunFolder::Open(Options(false));
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, 100), /*is_best=*/false).ok());
+  const std::string run = (*folder)->directory();
+  int looks = 0;
+  const auto read = [&](const std::string& path) -> absl::StatusOr<int64_t> {
+    if (++looks == 1) {
+      EXPECT_TRUE((*folder)->Save(StateForTesting(spec_, 200), /*is_best=*/false).ok());
+      EXPECT_EQ(*(*folder)->Prune(1), 1);
+    }
+    const auto manifest = ReadManifest(fs, path);
+    if (!manifest.ok()) return manifest.status();
+    return manifest->state.env_steps;
+  };
+  const absl::StatusOr<int64_t> found = ReadNamedCheckpoint(fs, run, "latest", read);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(*found, 200);
+  EXPECT_EQ(looks, 2);
+  // What is damaged is said at once, and what always goes is not looked for endlessly.
+  looks = 0;
+  const auto fails = [&](const std::string&) -> absl::StatusOr<int64_t> {
+    ++looks;
+    return absl::DataLossError("torn");
+  };
+  EXPECT_EQ(ReadNamedCheckpoint(fs, run, "latest", fails).status().message(), "torn");
+  EXPECT_EQ(looks, 1);
+}
+
+TEST_F(RunFolderTest, WhetherALearnerHasTheRunIsAskedOfTheKernel) {
+  const std::string run = scratch_.path() + "/run";
+  EXPECT_FALSE(RunLock::IsHeld(run)) << "there is none";
+  {
+    auto folder = RunFolder::Open(Options(false));
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    EXPECT_TRUE(RunLock::IsHeld(run));
+  }
+  EXPECT_FALSE(RunLock::IsHeld(run));
 }
 
 TEST_F(RunFolderTest, WhereNothingIsTheBestAnyMoreThereIsNoBest) {

@@ -68,11 +68,13 @@ absl::StatusOr<Policies> AskLearner(const ControlFlags& flags, const LearnerTarg
 
 absl::StatusOr<Policies> ReadCheckpoint(const std::string& folder) {
   storage::FileSystem& fs = storage::FileSystem::Posix();
-  TROUPE_ASSIGN_OR_RETURN(const std::string checkpoint, storage::FindCheckpoint(fs, folder, "latest"));
-  TROUPE_ASSIGN_OR_RETURN(const storage::CheckpointManifest manifest,
-                          storage::ReadManifest(fs, checkpoint, storage::ManifestPart::kPolicies));
-  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, storage::PoliciesOf(manifest, checkpoint));
-  return Policies{rpc::ListPolicies(*table, /*whole=*/true), policy::ToJson(*table), checkpoint};
+  const auto read = [&fs](const std::string& checkpoint) -> absl::StatusOr<Policies> {
+    TROUPE_ASSIGN_OR_RETURN(const storage::CheckpointManifest manifest,
+                            storage::ReadManifest(fs, checkpoint, storage::ManifestPart::kPolicies));
+    TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, storage::PoliciesOf(manifest, checkpoint));
+    return Policies{rpc::ListPolicies(*table, /*whole=*/true), policy::ToJson(*table), checkpoint};
+  };
+  return storage::ReadNamedCheckpoint(fs, folder, "latest", read);
 }
 
 /// For who only looks: a run that nobody trains tells of its policies, too.
