@@ -30,7 +30,10 @@ constexpr absl::Duration kDialTimeout = absl::Seconds(4);
 }  // namespace
 
 absl::Status RunPolicyServer(const PolicyServerFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<ServedPolicies> served, OpenServedPolicies(flags));
+  const absl::StatusOr<std::unique_ptr<ServedPolicies>> opened = OpenServedPolicies(flags);
+  if (absl::IsCancelled(opened.status()) && DrainSignals::Received()) return absl::OkStatus();  // nothing to answer
+  TROUPE_RETURN_IF_ERROR(opened.status());
+  const std::unique_ptr<ServedPolicies>& served = *opened;
   serving::QueryEngine* const engine = served->engine();
   const std::string ready = served->Describe();
   const run::HostedQueryThreads threads(engine);

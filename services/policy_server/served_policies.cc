@@ -17,6 +17,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/rpc/weight_follower.h"
 #include "lib/run/followed_engine.h"
+#include "services/common/signals.h"
 
 namespace troupe::services {
 namespace {
@@ -84,11 +85,12 @@ class LearnerPolicies final : public ServedPolicies {
     return absl::StrCat("from=\"", from_, "\" policies=", engine()->ListPolicies().policies.size());
   }
 
-  /// Why there is nothing to serve; OK: there is.
+  /// Why there is nothing to serve; OK: there is. CANCELLED: a signal asks to leave.
   absl::Status AwaitReady() {
     const base::Deadline deadline = base::Deadline::After(kFirstWeightsTimeout);
     // A refusal need not be waited out.
     while (!followed_.AwaitReady(base::Deadline::After(std::min(absl::Milliseconds(50), deadline.left())))) {
+      if (DrainSignals::Received()) return absl::CancelledError("a signal came before the first weights");
       base::MutexLock lock(&mutex_);
       const bool is_final = !error_.ok() && !absl::IsUnavailable(error_);
       if (!is_final && !deadline.passed()) continue;

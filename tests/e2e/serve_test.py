@@ -4,6 +4,8 @@ import asyncio
 import importlib.util
 import json
 import os
+import signal
+import socket
 import sys
 import threading
 import time
@@ -42,6 +44,21 @@ class ServeTest(harness.ServingTestCase):
         while not condition():
             self.assertLess(time.monotonic(), deadline, what)
             time.sleep(0.05)
+
+    def test_a_signal_before_the_first_weights_ends_it_at_once(self):
+        for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
+            with self.subTest(number), socket.socket(socket.AF_UNIX) as learner:
+                place = self.path(f"silent{code}.sock")
+                learner.bind(place)
+                learner.listen()
+                learner.settimeout(60)
+                server = self.start("serve", "--from", f"unix:{place}", "--listen", f"unix:{self.path('serve.sock')}", name=f"serve{code}")
+                connection = learner.accept()[0]  # it follows a learner that says nothing
+                self.addCleanup(connection.close)
+                begun = time.monotonic()
+                server.send_signal(number)
+                self.assertEqual(server.wait(60), code, self.log_of(f"serve{code}"))
+                self.assertLess(time.monotonic() - begun, 20)  # weights would be waited for for 30 s
 
     def serve(self, name, *arguments):
         """-> (process, address) of a server that is ready."""
