@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "lib/base/await.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/buffer_pool.h"
@@ -83,7 +84,7 @@ class LearnerServerImpl final : public LearnerServer {
     rollout_context_.on_worker = [this](const std::string& connection) { peers_.NoteWorker(connection); };
     weight_context_.on_worker = [this](const std::string& connection) { peers_.NoteSubscriber(connection); };
     weight_context_.bus = &bus_;
-    weight_context_.registry = &registry_;
+    weight_context_.registry = &weight_streams_;
     weight_context_.clock = clock;
     weight_context_.spec_hash = rollout_context_.spec_hash;
   }
@@ -105,10 +106,12 @@ class LearnerServerImpl final : public LearnerServer {
   std::vector<std::string> addresses() const override { return listening_.addresses(); }
   void Tick() override {
     registry_.CheckProgress(clock_->SteadyNow());
+    weight_streams_.CheckProgress(clock_->SteadyNow());
     query_streams_.CheckProgress(clock_->SteadyNow());
   }
   absl::Status DialSelf(absl::Duration timeout) const override { return listening_.DialSelf(timeout); }
-  int64_t num_streams() const override { return static_cast<int64_t>(registry_.size()); }
+  int64_t num_streams() const override { return static_cast<int64_t>(registry_.size() + weight_streams_.size()); }
+  int64_t num_rollout_streams() const override { return static_cast<int64_t>(registry_.size()); }
 
   void Shutdown(absl::Duration timeout) override {
     {
@@ -118,11 +121,15 @@ class LearnerServerImpl final : public LearnerServer {
     }
     if (!listening_.serving()) return;
     registry_.EndAll(absl::UnavailableError("the learner is going down"));
+    weight_streams_.EndAll(absl::UnavailableError("the learner is going down"));
     query_streams_.EndAll(absl::UnavailableError("the learner is going down"));
     // Those whose peer does not read are cancelled by the deadline; Shutdown returns when every call is done.
-    registry_.AwaitEmpty(timeout);
+    const base::Deadline deadline = base::Deadline::After(timeout);
+    registry_.AwaitEmpty(deadline.left());
+    weight_streams_.AwaitEmpty(deadline.left());
     listening_.Shutdown(kLastCallsGrace);
     registry_.AwaitEmpty(absl::Seconds(10));
+    weight_streams_.AwaitEmpty(absl::Seconds(10));
     query_streams_.AwaitEmpty(absl::Seconds(10));
   }
 
@@ -139,7 +146,8 @@ class LearnerServerImpl final : public LearnerServer {
   FragmentDecoder decoder_;
   TableEncoder tables_;
   WeightBus bus_;
-  StreamRegistry registry_;       ///< of workers
+  StreamRegistry registry_;       ///< of workers, by which they hand in samples
+  StreamRegistry weight_streams_;
   StreamRegistry query_streams_;  ///< of whoever asks: nobody waits for their goodbye
   RolloutContext rollout_context_;
   WeightContext weight_context_;

@@ -49,7 +49,10 @@ class LearnerServer {
   virtual std::vector<std::string> addresses() const = 0;
   /// Ends streams that make no progress. Call about once a second.
   virtual void Tick() = 0;
+  /// Of workers and of whoever follows the weights.
   virtual int64_t num_streams() const = 0;
+  /// Of workers alone, by which they hand in samples. Nobody waits for a follower's goodbye.
+  virtual int64_t num_rollout_streams() const = 0;
   /// Whether it still answers at its own addresses, see ListeningServer::DialSelf.
   virtual absl::Status DialSelf(absl::Duration timeout) const = 0;
   /// Ends every stream (UNAVAILABLE: workers come back, to the next learner), then the server. Blocks at most `timeout`

@@ -262,6 +262,7 @@ TEST_F(WeightStreamTest, WhoSaysNothingIsEnded) {
   Subscriber subscriber(address_);
   ASSERT_TRUE(base::AwaitPolling(absl::Milliseconds(1), base::Deadline::After(absl::Seconds(10)),
                                  [this] { return server_->num_streams() > 0; }));
+  EXPECT_EQ(server_->num_rollout_streams(), 0) << "a learner that ends does not wait for it";
   clock_.Advance(kHandshakeTimeout);
   server_->Tick();
   EXPECT_EQ(subscriber.Next(), "end DEADLINE_EXCEEDED");
