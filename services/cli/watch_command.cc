@@ -177,7 +177,6 @@ absl::StatusOr<int> Watch(const WatchFlags& flags) {
   TROUPE_RETURN_IF_ERROR(ActWhereLibTorchIs([&] { return NamesModules(folder + "/config.yaml"); }));
   env::EnvRegistry registry;
   envs::RegisterAllEnvs(registry);
-  DrainSignals::Install();
   const int64_t episodes = flags.episodes > 0 ? flags.episodes : (isatty(STDOUT_FILENO) == 1 ? -1 : 1);
   Show show(flags.fps);
   std::unique_ptr<Player> player;
@@ -191,6 +190,7 @@ absl::StatusOr<int> Watch(const WatchFlags& flags) {
       // While a run trains its oldest checkpoints go: what is played plays on.
       if (!loaded.ok() && player == nullptr) return loaded.status();
       if (loaded.ok()) {
+        DrainSignals::Install();  // until now a signal ends the process by itself, also in a module's trial
         if (player == nullptr) TROUPE_RETURN_IF_ERROR(run::CheckDraws((*loaded)->config));
         player = *std::move(loaded);
         playing = path;

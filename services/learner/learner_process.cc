@@ -1,5 +1,7 @@
 #include "services/learner/learner_process.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -23,6 +25,7 @@
 #include "lib/run/learner/line_relay.h"
 #include "lib/run/learner/run_end.h"
 #include "lib/run/learner/run_start.h"
+#include "lib/run/learner/start_watch.h"
 #include "lib/run/learner/wandb_follower.h"
 #include "lib/run/memory_limit.h"
 #include "lib/run/watchdog.h"
@@ -255,7 +258,7 @@ void Process::TakeDown(absl::Duration linger) {
       TROUPE_INFO("the run has ended, late workers are told so seconds={}", absl::ToDoubleSeconds(linger));
       AwaitDrainSignal(base::Deadline::After(linger));
     }
-    base::AwaitPolling(kGoodbyeInterval, goodbye, [this] { return parts_.server->num_streams() == 0; });
+    base::AwaitPolling(kGoodbyeInterval, goodbye, [this] { return parts_.server->num_rollout_streams() == 0; });
     parts_.server->Shutdown(kShutdownTimeout);
   }
   CloseControlSocket();
@@ -285,9 +288,12 @@ absl::Status RunLearner(const LearnerFlags& flags, const env::EnvRegistry& regis
     TROUPE_ASSIGN_OR_RETURN(relay, run::LineRelay::Adopt(*flags.line_fd));
     relay_loop.emplace("lines", [&relay] { return relay->Step(); });
   }
+  run::StartWatch start_watch(&DrainSignals::Received, [] { ::_exit(DrainSignals::ShellCode()); });
+  std::optional<base::NamedLoop> watching(std::in_place, "start", [&start_watch] { return start_watch.Step(); });
   absl::StatusOr<run::RunSetup> made = run::SetUpRun(flags.run, registry, base::Clock::Real());
   if (!made.ok()) return base::RefusedIfFinal(made.status());
   run::RunSetup setup = *std::move(made);
+  start_watch.SetFolder(setup.folder.get());
   if (!setup.moved_to.empty()) TROUPE_WARN("the run that was here lies in \"{}\" now", setup.moved_to);
   for (const std::string& damage : setup.quarantined) {
     TROUPE_ERROR("a damaged checkpoint was set aside, an older one is used: {}", base::LogSafe(damage));
@@ -301,6 +307,7 @@ absl::Status RunLearner(const LearnerFlags& flags, const env::EnvRegistry& regis
   }
   Process process(std::move(setup), WiringOf(flags, registry), absl::Seconds(flags.linger_s));
   const absl::Status started = run::CatchOutOfMemory([&] { return process.Start(); });
+  watching.reset();
   if (!started.ok()) {
     process.Abandon();
     return base::RefusedIfFinal(started);

@@ -45,10 +45,13 @@ class Slow:
 """
 
 
-# A task without an end; a step sleeps where a file asks for that.
+# A task without an end; its start and its steps sleep where a file asks for that.
 ENDLESS = SLOW[:SLOW.index("class Slow:")] + """
 class Endless:
     def __init__(self):
+        if os.path.exists("slow"):
+            open("making", "w").close()
+            time.sleep(45)
         self.possible_agents = ["walker"]
         self.observation_spaces, self.action_spaces = {"walker": Box()}, {"walker": Discrete()}
 
@@ -121,6 +124,19 @@ class EvaluationTest(harness.RunningTestCase):
         self.assertEqual(process.wait(60), 143, self.log_text())
         self.assertLess(time.monotonic() - begun, 20)  # a step sleeps 25 s
         self.assertIn("the evaluation was interrupted after 0 of 100 episodes", self.log_text())
+
+
+    def test_a_signal_ends_a_start_that_takes_long(self):
+        self.write("slow", "")
+        process = self.start_program("learner", "run.yaml", "--name", "run", "--workers", "0")
+        self.await_true(lambda: os.path.exists(self.path("making")), "the environment's start")
+        begun = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(90), 143, self.log_text())
+        self.assertLess(time.monotonic() - begun, 30)  # it sleeps 45 s
+        self.assertFalse(os.path.exists(self.path("runs", "run")))
+        os.remove(self.path("slow"))
+        self.train("--set", "evaluation.at_end=false")
 
 
 class EndsTest(harness.RunningTestCase):
