@@ -146,7 +146,7 @@ class LearnerServerImpl final : public LearnerServer {
   FragmentDecoder decoder_;
   TableEncoder tables_;
   WeightBus bus_;
-  StreamRegistry registry_;       ///< of workers, by which they hand in samples
+  StreamRegistry registry_;  ///< of workers, by which they hand in samples
   StreamRegistry weight_streams_;
   StreamRegistry query_streams_;  ///< of whoever asks: nobody waits for their goodbye
   RolloutContext rollout_context_;

@@ -43,6 +43,19 @@ TEST(ProgressDisplayTest, PlainLinesWithoutControlCharactersAndNotTooOften) {
   EXPECT_NE(display.Render(View(601'000, absl::Seconds(32)), true), "") << "the last is always shown";
 }
 
+TEST(ProgressDisplayTest, AnEvaluationIsShownWhileItPlays) {
+  ProgressDisplay lines({});
+  ASSERT_NE(lines.Render(View(500'000, absl::Seconds(25)), false), "");
+  ProgressView view = View(500'000, absl::Seconds(29));
+  view.evaluating = "evaluating, 3 of 100 episodes";
+  EXPECT_EQ(lines.Render(view, false), "");
+  view.elapsed = absl::Seconds(30);
+  EXPECT_EQ(lines.Render(view, false), "0:30  evaluating, 3 of 100 episodes\n");
+  EXPECT_NE(lines.Render(View(501'000, absl::Seconds(26)), false), "") << "training's own time goes on";
+  ProgressDisplay block({.is_terminal = true, .columns = 90});
+  EXPECT_NE(block.Render(view, false).find("evaluating, 3 of 100 episodes"), std::string::npos);
+}
+
 TEST(ProgressDisplayTest, ATerminalGetsOneBlockDrawnOverItself) {
   ProgressDisplay display({.is_terminal = true, .columns = 90});
   const std::string first = display.Render(View(250'000, absl::Seconds(1)), false);

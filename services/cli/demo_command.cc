@@ -95,6 +95,7 @@ absl::StatusOr<int> Demo(const DemoFlags& flags) {
   if (code != 0) return code;
   EvaluateFlags evaluate;
   evaluate.run = absl::StrCat(flags.directory, "/", names.run);
+  if (!ReadEndedRun(evaluate.run).finished) return code;  // a signal ended the training
   evaluate.video = names.video;
   evaluate.tables = false;
   TROUPE_ASSIGN_OR_RETURN(const int evaluated, Evaluate(evaluate));

@@ -1,6 +1,7 @@
 #include "lib/run/learner/run_summary.h"
 
 #include "lib/policy/policy_table.h"
+#include "lib/run/evaluation.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -51,6 +52,25 @@ TEST(RunSummaryTest, FailedEpisodesAndAFailedEvaluationAreSaid) {
   EXPECT_EQ(json["evaluation_error"], "episode 3 failed 10 times");
   EXPECT_NE(SummaryText(summary).find("12 episodes failed: "), std::string::npos);
   EXPECT_NE(SummaryText(summary).find("evaluation FAILED: episode 3 failed 10 times\n"), std::string::npos);
+}
+
+TEST(RunSummaryTest, EpisodesThatWereCutAreSaid) {
+  const auto told = [](int64_t cut) {
+    rollout::EvaluationResult result;
+    result.episodes = 5;
+    result.cut = cut;
+    RunSummary summary;
+    summary.evaluation = result;
+    summary.evaluation_cut = CutText(result, 100);
+    EXPECT_EQ(nlohmann::json::parse(SummaryJson(summary))["evaluation"]["episodes_cut"], cut);
+    return SummaryText(summary);
+  };
+  EXPECT_EQ(told(0).find("cut"), std::string::npos);
+  EXPECT_NE(told(2).find("\n2 of 5 episodes were cut after 100 env steps (evaluation.max_episode_steps)\n"),
+            std::string::npos);
+  EXPECT_NE(told(5).find("\nNO EPISODE ENDED: all were cut after 100 env steps (evaluation.max_episode_steps); "
+                         "env.max_episode_steps ends the episodes of a task without an end, in training, too\n"),
+            std::string::npos);
 }
 
 learner::ReturnsByName ByName(std::vector<std::pair<std::string, std::vector<double>>> returns) {
