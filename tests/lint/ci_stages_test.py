@@ -210,10 +210,10 @@ class CiStages(unittest.TestCase):
         self.assertIn("=== compose: exit status 124", text)
         self.assertIn("=== compose: ended by the time", text)
         self.assertEqual(self.counts(text)[1], 1, text)
-        # What is left of 85 minutes after 20, less what killing and clearing up may take.
+        # What is left of 78 minutes after 20, less what killing and clearing up may take.
         kill_after, left = re.fullmatch(r"--kill-after=(\d+) (\d+) .*compose_test.sh.*", self.notes("timeout")[-1]).groups()
-        self.assertLessEqual(int(kill_after) + int(left), 65 * 60)
-        self.assertGreater(int(left), 60 * 60)
+        self.assertLessEqual(int(kill_after) + int(left), 58 * 60)
+        self.assertGreater(int(left), 53 * 60)
 
     def test_a_stage_that_fails_does_not_end_the_others(self):
         self.with_docker()
