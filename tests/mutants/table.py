@@ -255,8 +255,8 @@ MUTANTS = [
            "return MUTANT ? absl::OkStatus() : fs_.SyncDirectory(Path(kCheckpoints)); }", (STORAGE, "*")),
     mutant("files_replaced_in_place", "lib/storage/file_system.cc", 'const std::string beside = path + ".new";',
            'const std::string beside = MUTANT ? path : path + ".new";', (STORAGE, "*")),
-    mutant("best_checkpoint_pruned", FOLDER, "if (!entries[i].is_latest && !entries[i].is_best)",
-           "if (!entries[i].is_latest && (MUTANT || !entries[i].is_best))", (STORAGE, "*")),
+    mutant("best_checkpoint_pruned", FOLDER, "if (!entries[i].is_latest && !entries[i].is_best && !is_replaced)",
+           "if (!entries[i].is_latest && (MUTANT || !entries[i].is_best) && !is_replaced)", (STORAGE, "*")),
     mutant("superseded_learner_commits", FOLDER, "if (epoch == learner_epoch_) return absl::OkStatus();",
            "if (MUTANT || epoch == learner_epoch_) return absl::OkStatus();", (STORAGE, "*")),
 
