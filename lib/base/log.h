@@ -21,7 +21,7 @@ enum class LogLevel {
   kError,  ///< a person is needed
 };
 
-/// Whether lines of the level are written.
+/// True if lines of the level are written.
 bool LogsAt(LogLevel level);
 /// Writes a line. The text is made in log.cc: spdlog's templates in every file that logs took a tenth of the build.
 void WriteLog(LogLevel level, fmt::string_view format, fmt::format_args arguments);

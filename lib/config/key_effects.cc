@@ -81,7 +81,7 @@ bool AnyOf(const std::vector<const NetworkSpec*>& networks, bool (*holds)(const 
   return std::any_of(networks.begin(), networks.end(), [holds](const NetworkSpec* each) { return holds(*each); });
 }
 
-/// Whether the network has the convolutions of model.conv_filters.
+/// True if the network has the convolutions of model.conv_filters.
 bool Convolves(const Reader& reader, const NetworkSpec& network) {
   const std::vector<policy::ConvLayer> wanted = ConvLayersOf(reader.model.conv_filters());
   return network.encoder == EncoderKind::kCnn ||
@@ -89,7 +89,7 @@ bool Convolves(const Reader& reader, const NetworkSpec& network) {
                      [&wanted](const policy::LeafEncoder& encoder) { return encoder.conv_layers == wanted; });
 }
 
-/// Whether the environment gives an agent a Dict with that key, of which wrappers leave no trace. True where that
+/// True if the environment gives an agent a Dict with that key, of which wrappers leave no trace. True where that
 /// cannot be found out. An empty key asks for none.
 bool ObservesKey(const Reader& reader, const std::string& key, size_t min_agents) {
   if (key.empty()) return true;
@@ -106,7 +106,7 @@ bool ObservesKey(const Reader& reader, const std::string& key, size_t min_agents
          });
 }
 
-/// What makes keys count.
+/// The conditions under which keys count.
 struct Condition {
   std::string_view name;   ///< in KeyRule.counts
   std::string_view needs;  ///< "it needs …"
@@ -117,7 +117,7 @@ struct Condition {
 };
 
 constexpr Condition kConditions[] = {
-    // Of the run.
+    // Conditions on the run.
     {"several_workers", "num_workers above 1", "num_workers", [](const Reader& r) { return r.run.num_workers > 1; }},
     {"no_num_envs", "num_envs: auto, which would say it for the whole run", "num_envs",
      [](const Reader& r) { return !r.config().has_num_envs(); }},
@@ -125,7 +125,7 @@ constexpr Condition kConditions[] = {
     {"evaluations", "evaluations (evaluation.interval above 0, or evaluation.at_end: true)",
      "evaluation.interval evaluation.at_end",
      [](const Reader& r) { return r.run.evaluation.interval_env_steps > 0 || r.run.evaluation.at_end; }},
-    // Of the environment.
+    // Conditions on the environment.
     {"own_environment", "an environment that Troupe plays (env.name), not clients (env.external.spaces)", "env.name",
      [](const Reader& r) { return !IsExternal(r.run.config); }},
     {"external", "env.external.spaces", "", [](const Reader& r) { return IsExternal(r.run.config); }},
@@ -142,7 +142,7 @@ constexpr Condition kConditions[] = {
      [](const Reader& r) { return r.run.env_spec.num_agents() > 1; }},
     {"agent_masks", "an environment that marks agents as not active (agent_mask)", "env.name env.args",
      [](const Reader& r) { return r.run.env_spec.has_agent_mask; }},
-    // Of a policy and what it plays.
+    // Conditions on a policy and its spaces.
     {"agent_id", "a policy that plays several agents, and algorithm.use_agent_id: true",
      "env.name env.args multi_agent.policies multi_agent.policy_mapping algorithm.use_agent_id "
      "algorithm.use_parameter_sharing",
@@ -156,7 +156,7 @@ constexpr Condition kConditions[] = {
      [](const Reader& r) {
        return r.acts_continuously() && r.spec().continuous != policy::ContinuousDistribution::kBeta;
      }},
-    // Of its networks.
+    // Conditions on its networks.
     {"own_layers", "a network of Troupe's layers, not of TorchScript alone",
      "model.torchscript model.critic_torchscript", [](const Reader& r) { return !r.networks().empty(); }},
     {"own_actor", "an actor of Troupe's layers (no model.torchscript)", "model.torchscript",
@@ -209,7 +209,7 @@ constexpr Condition kConditions[] = {
      [](const Reader& r) {
        return r.model.initializer() != v1::INITIALIZER_TORCH && !IsModule(r.model, r.spec().critic());
      }},
-    // Of its algorithm.
+    // Conditions on its algorithm.
     {"adam", "algorithm.optimizer: adam or adamw", "algorithm.optimizer",
      [](const Reader& r) { return r.Optimizes("adam", "adamw"); }},
     {"rmsprop", "algorithm.optimizer: rmsprop", "algorithm.optimizer",
@@ -239,7 +239,7 @@ const Condition& ConditionOf(std::string_view name) {
 
 bool IsOverride(const RunConfig& config, std::string_view key) { return absl::StartsWith(config.Where(key), "--set "); }
 
-/// Whether an override set the key, or an entry of it.
+/// True if an override set the key, or an entry of it.
 bool IsSetByOverride(const RunConfig& config, std::string_view key) {
   if (IsOverride(config, key)) return true;
   const auto& args = config.proto().env().args();
@@ -248,7 +248,7 @@ bool IsSetByOverride(const RunConfig& config, std::string_view key) {
          });
 }
 
-/// What the configuration is without what was written: defaults, and what the preset says.
+/// The configuration without written keys: defaults, and the preset's values.
 RunConfig Unwritten(const RunConfig& config) {
   const v1::PresetName preset = config.proto().preset();
   const std::string word =

@@ -12,10 +12,10 @@ namespace troupe::config {
 
 /// Names that a key's rule may have in `counts` (proto/troupe/v1/config_rules.proto), besides "always".
 std::vector<std::string_view> ConditionNames();
-/// What such a condition needs, as an error says it.
+/// The words of an error for such a condition.
 std::string_view NeedsOf(std::string_view condition);
 
-/// Who wrote the file of a configuration.
+/// The author of a configuration's file.
 enum class FileOf {
   kUser,  ///< the user, for this run
   kRun,   ///< a run that was started before, so that overrides alone are new

@@ -1,4 +1,4 @@
-// What was written and has no effect. Every key of the schema says where it counts: the first test goes through them.
+// Written keys without effect. Every key of the schema says where it counts: the first test goes through them.
 
 #include "lib/config/key_effects.h"
 
@@ -222,7 +222,7 @@ TEST_F(KeyEffectsTest, EveryKeySaysWhereItCountsAndIsRefusedElsewhere) {
     if (counts == "always") continue;
     ASSERT_EQ(cases.count(counts), 1u) << key << " counts where " << counts << ", of which there is no case here";
     used.insert(counts);
-    // What needs a Dict is tried below.
+    // Conditions that need a Dict are tried below.
     if (key == "model.leaf_encoders") continue;
     const auto value = values_.find(key);
     ASSERT_NE(value, values_.end()) << key << " has no value here";

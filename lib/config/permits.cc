@@ -67,7 +67,7 @@ env::ArgMap ByName(env::ArgMap map) {
   return map;
 }
 
-/// Whether two values differ in nothing but numbers, booleans, null and the order of mappings.
+/// True if two values differ in nothing but numbers, booleans, null and the order of mappings.
 bool SameText(const env::ArgValue& a, const env::ArgValue& b) {
   if (!HoldsText(a) && !HoldsText(b)) return true;
   if (a.index() != b.index()) return false;

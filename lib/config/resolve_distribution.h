@@ -16,7 +16,7 @@ namespace troupe::config {
 absl::Status SetDistribution(const RunConfig& config, const SettingsOf& of, const v1::ModelConfig& model,
                              policy::PolicySpec* spec);
 
-/// Whether `before` and `now` are the same bounding of a run with this model.scaling: runs of before there was `auto`
+/// True if `before` and `now` are the same bounding of a run with this model.scaling: runs of before there was `auto`
 /// have its value in its place.
 bool IsSameBounding(std::string_view key, std::string_view before, std::string_view now, v1::ScalingRule scaling);
 

@@ -55,7 +55,7 @@ class RunConfig {
   std::string experiment_directory() const;
   /// num_workers: what starts a run's processes knows before its environment is made.
   int32_t num_workers() const;
-  /// Whether the file, an override or a preset gives `key` a value.
+  /// True if the file, an override or a preset gives `key` a value.
   bool IsWritten(std::string_view key) const;
   /// "file:line:column" of the value of `key` ("algorithm.gamma"), or of the innermost section that was written;
   /// "default" when it was not.

@@ -476,7 +476,7 @@ TEST(RunConfigTest, MappingsKeepTheirOrder) {
         "episode_return: {sum: 1.0, mean: 2.0}\n", "    project: p\n    config: {z: 1, a: 2}\n"}) {
     EXPECT_NE(yaml.find(line), std::string::npos) << line << yaml;
   }
-  // What a worker and a resume read is this text.
+  // A worker and a resume read this text.
   EXPECT_EQ(Parse(yaml).ToYaml(), yaml);
 }
 

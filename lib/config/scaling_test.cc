@@ -53,7 +53,7 @@ TEST_F(ScalingTest, BySpaceIsTheDefault) {
   EXPECT_TRUE(before.bytes_by_255);
   EXPECT_FALSE(before.action_scaling);
   EXPECT_THAT(before.ToString(), testing::Not(HasSubstr("bytes=")));
-  // Of images nothing changes.
+  // Images do not change.
   EXPECT_EQ(SpecOf("env: {name: picture}").ToString(),
             SpecOf("env: {name: picture}\nmodel: {scaling: by_255}").ToString());
 }

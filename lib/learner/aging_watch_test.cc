@@ -1,4 +1,4 @@
-// Which policies lose rows because the outcome of a decision comes after the decision's batch.
+// Policies that lose rows because the outcome of a decision comes after the decision's batch.
 
 #include "lib/learner/aging_watch.h"
 

@@ -62,12 +62,12 @@ class EpisodeBook {
  private:
   /// By what `best` is decided now.
   std::optional<Score> BestBy() const;
-  /// What decides in training, by a score; nullopt: nothing yet.
+  /// The score that decides in training; nullopt: none yet.
   std::optional<double> TrainingScore(const Score& score, const policy::PolicyTable& table) const;
 
   /// Keeps their episodes apart from now on.
   void MeetStrangers();
-  /// Of a run with strangers.
+  /// State of a run with strangers.
   struct Strangers {
     EpisodeWindow own;  ///< without their episodes
     StrangersReturns returns;

@@ -1,4 +1,4 @@
-// Whose returns decide `best` and stop.episode_return.
+// The returns that decide `best` and stop.episode_return.
 
 #include "lib/learner/episode_book.h"
 

@@ -78,7 +78,7 @@ absl::Status UpdateCycle::Start() {
   }
   if (config_.policies != nullptr) deps_.publisher->SetPolicies(policies_.table());
   TROUPE_RETURN_IF_ERROR(policies_.PublishVersion(version, /*reports=*/nullptr));
-  // Of a run that goes on, the episodes that it was saved with.
+  // A run that goes on has the episodes that it was saved with.
   const std::optional<std::string> by_returns = episodes_.StopByTraining(*policies_.table());
   Outbox outbox;
   {

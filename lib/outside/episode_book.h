@@ -32,7 +32,7 @@ enum class Closing : uint8_t {
   kWorkerEnds,  ///< the process ends, or its learner is lost: another may take its place
   kRunEnded,    ///< in order: there is nothing to come back to
 };
-/// Whether an error of a book says that the run has ended (Closing::kRunEnded).
+/// True if an error of a book says that the run has ended (Closing::kRunEnded).
 bool SaysRunEnded(const absl::Status& status);
 
 /// The episodes that clients play in worlds of their own, between the clients' calls and the lanes of a Collector, to
@@ -81,7 +81,7 @@ class EpisodeBook final : public rollout::OutsideWorlds {
   /// client that does something else than wait for an answer finds nobody there otherwise, as after a crash.
   void AwaitTold(absl::Duration timeout);
 
-  /// What calls get after Close; OK: it is open.
+  /// The answer to calls after Close; OK: it is open.
   absl::Status closing() const;
   const env::EnvSpec& spec() const { return spec_; }
   /// For clients that act by themselves.

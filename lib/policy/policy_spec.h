@@ -308,7 +308,7 @@ struct PolicySpec {
   void SetActivation(Activation activation);
 
   bool HasContinuousActions() const;
-  /// Whether every bound of every continuous action is finite; true without one.
+  /// True if every bound of every continuous action is finite; true without one.
   bool HasBoundedActions() const;
   int64_t action_words() const { return action_space.action_words(); }
   int64_t mask_size() const { return has_action_mask ? action_space.mask_size() : 0; }
@@ -320,7 +320,7 @@ struct PolicySpec {
   int64_t actor_output_size() const;
   /// Number of log-standard-deviation parameters (continuous words); 0 where there is none that is free.
   int64_t log_std_size() const;
-  /// Whether networks read bytes that the two rules for them scale differently: all but those of a Box of 0 to 255 that
+  /// True if networks read bytes that the two rules for them scale differently: all but those of a Box of 0 to 255 that
   /// is the whole observation.
   bool bytes_have_bounds() const;
   /// How rows of observations reach the networks, before a normalization. Encoders of leaves may divide by 255 then

@@ -371,7 +371,7 @@ absl::Status Collector::CountError(Lane& lane, const absl::Status& status) {
   if (config_.outside != nullptr && absl::IsCancelled(status)) return absl::OkStatus();
   ++stats_.env_errors;
   const bool news = incidents_.AddFailure(status);
-  // What a callback did says nothing of the environment; it is called no more.
+  // A callback's failure says nothing about the environment. The callback is called no more.
   if (base::IsCallbackBlamed(status)) {
     if (news) sink_->ReportEnvs(TakeReport());
     return absl::OkStatus();

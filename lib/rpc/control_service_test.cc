@@ -77,7 +77,7 @@ TEST_F(PolicyControlTest, ACheckpointGoesWhereItsPathSays) {
   EXPECT_TRUE(absl::IsAlreadyExists(client_->Checkpoint("/there", absl::Seconds(10)).status()));
   const std::string longest = "/" + std::string(kMaxPathBytes - 1, 'x');
   EXPECT_TRUE(client_->Checkpoint(longest, absl::Seconds(10)).ok());
-  // What is no path does not reach the learner.
+  // A text that is no path does not reach the learner.
   for (const std::string& bad : {longest + "x", std::string("/a\0b", 4)}) {
     EXPECT_TRUE(absl::IsInvalidArgument(client_->Checkpoint(bad, absl::Seconds(10)).status()));
   }

@@ -112,7 +112,7 @@ class WorkerClient final : public rollout::SampleSink,
   bool joined() const;
   /// Why grants stopped or the client ended; empty while it goes on.
   std::string end_reason() const;
-  /// Whether the learner has said that its run is over: no other worker is needed.
+  /// True if the learner has said that its run is over: no other worker is needed.
   bool run_ended() const;
 
  private:

@@ -20,7 +20,7 @@ struct EvaluationProgress {
   int64_t episodes = 0;
   absl::Duration since = absl::ZeroDuration();  ///< it began
 
-  /// Whether it may be one of a task without an end: after 10 s no episode has ended.
+  /// True if it may be one of a task without an end: after 10 s no episode has ended.
   bool sees_no_end() const { return ended == 0 && since >= absl::Seconds(10); }
   /// "evaluating, 3 of 100 episodes", and what helps where it sees no end.
   std::string Text() const;

@@ -29,7 +29,7 @@ struct RowScaling {
   bool operator==(const RowScaling& other) const = default;
 };
 
-/// Whether a uint8 Box is in the space, as itself or as a leaf of a Dict or Tuple.
+/// True if a uint8 Box is in the space, as itself or as a leaf of a Dict or Tuple.
 bool HasBytes(const Space& observation);
 /// The rule above.
 RowScaling ScalingByBounds(const Space& observation);

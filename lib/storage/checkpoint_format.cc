@@ -169,7 +169,7 @@ LearnerState StateFromJson(const Json& json) {
                 base::JsonInteger(rows.at("invalid")),    base::JsonInteger(rows.at("trained")),
                 base::JsonInteger(rows.at("queued")),     base::JsonInteger(rows.at("dropped")),
                 base::JsonInteger(rows.at("rolled_back"))};
-  // Of an earlier version it is not there.
+  // An earlier version does not write it.
   if (rows.contains("aged")) state.rows.aged = base::JsonInteger(rows.at("aged"));
   for (const Json& lane : json.at("lanes")) {
     state.lanes.push_back({base::EnvId(static_cast<uint32_t>(base::JsonInteger(lane.at(0)))),
@@ -181,12 +181,12 @@ LearnerState StateFromJson(const Json& json) {
   }
   state.recent_return_sums = ToNumbers(json.at("recent_return_sums"));
   state.recent_lengths = ToNumbers(json.at("recent_lengths"));
-  // Of an earlier version: not known.
+  // Not known for an earlier version.
   for (const Json& by_stranger : json.value("recent_by_strangers", Json::array())) {
     state.recent_by_strangers.push_back(base::JsonInteger(by_stranger) != 0 ? 1 : 0);
   }
   for (const Json& returns : json.at("recent_agent_returns")) state.recent_agent_returns.push_back(ToNumbers(returns));
-  // Of an earlier version: not known.
+  // Not known for an earlier version.
   for (const Json& policies : json.value("recent_agent_policies", Json::array())) {
     std::vector<int32_t>& played = state.recent_agent_policies.emplace_back();
     for (const Json& policy : policies) {

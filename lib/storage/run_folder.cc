@@ -103,7 +103,7 @@ absl::Status RemoveDiscarded(FileSystem& fs, const std::string& folder) {
   return RemoveAll(fs, folder, kDiscarded);
 }
 
-/// Whether a checkpoint of the run in `run` may be written to `path`, beside all runs.
+/// True if a checkpoint of the run in `run` may be written to `path`, beside all runs.
 absl::Status CheckPlace(FileSystem& fs, const std::string& run, const std::string& path) {
   namespace fs_std = std::filesystem;
   const std::string shown = base::LogSafe(path, 512);

@@ -14,7 +14,7 @@ class RunLock final {
   /// Does not wait. PERMISSION_DENIED: the folder is not writable; RESOURCE_EXHAUSTED: not now, as of a full disk;
   /// FAILED_PRECONDITION, with ExitCode::kFailed, since that one may end: another learner holds it.
   static absl::StatusOr<std::unique_ptr<RunLock>> Take(const std::string& run);
-  /// Whether a process that can be seen from here has it. Asked of the kernel, since to try would be to hold it.
+  /// True if a process that can be seen from here has it. Asked of the kernel, since to try would be to hold it.
   static bool IsHeld(const std::string& run);
   ~RunLock();
   RunLock(const RunLock&) = delete;

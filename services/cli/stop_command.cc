@@ -27,7 +27,7 @@ struct StopFlags {
 
 constexpr absl::Duration kLook = absl::Milliseconds(20);
 
-/// What is left, for the end of a sentence.
+/// The rest, for the end of a sentence.
 std::string AfterText(const std::string& folder) {
   const auto entries = storage::ListCheckpoints(storage::FileSystem::Posix(), folder);
   if (!entries.ok() || entries->empty()) return ", without a checkpoint";

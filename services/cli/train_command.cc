@@ -162,7 +162,7 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
     plan.name = run.experiment.experiment_name.empty() ? config::MakeExperimentName(run.algorithm, absl::Now())
                                                        : run.experiment.experiment_name;
     plan.folder = run.experiment.directory + "/" + plan.name;
-    // Of a run that is there already the learner looks.
+    // The learner checks a run that is there already.
     const bool resumes = flags.resume_or_start && flags.start_over.empty() && IsRunFolder(plan.folder);
     if (!resumes) TROUPE_RETURN_IF_ERROR(config::CheckEffects(run, registry, config::FileOf::kUser).status());
   }

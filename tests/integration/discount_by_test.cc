@@ -35,7 +35,7 @@ Script EveryThirdStep(int steps) {
   return script;
 }
 
-/// What the learner makes of the rows of agent 1, which has a policy of its own.
+/// The learner's batch of the rows of agent 1, which has a policy of its own.
 struct Rows {
   std::vector<float> rewards;
   std::vector<int32_t> waits;

@@ -27,7 +27,7 @@ namespace troupe::run {
 class ControlHandler final : public rpc::ControlHandler, public rpc::MonitorHandler {
  public:
   using ChangeDone = std::function<void(absl::StatusOr<int64_t>)>;
-  /// What was asked of who writes checkpoints.
+  /// Requests to the writer of checkpoints.
   struct CheckpointRequest {
     CheckpointLoop::Done done;
     std::string to = "";  ///< the path of a checkpoint outside the run; empty: one of the run
@@ -61,7 +61,7 @@ class ControlHandler final : public rpc::ControlHandler, public rpc::MonitorHand
   policy::PolicyTablePtr Policies(const base::Caller& /*caller*/) override { return learner_->Policies(); }
   void ChangePolicies(const base::Caller& caller, policy::PolicyChange change, ChangeDone done) override;
 
-  /// Whether somebody has asked for a drain.
+  /// True if somebody has asked for a drain.
   bool drain_asked() const { return drain_asked_.load(std::memory_order_relaxed); }
   /// Those since the last call, in order, to be served between two updates.
   std::vector<CheckpointRequest> TakeCheckpointRequests();

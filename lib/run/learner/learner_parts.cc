@@ -160,7 +160,7 @@ absl::Status Serve(LearnerParts& parts) {
                               storage::ToText(address));
 }
 
-/// What the update thread works with.
+/// The parts that the update thread works with.
 absl::Status MakeUpdates(LearnerParts& parts) {
   const config::ResolvedRun& run = parts.run();
   learner::Trainer* const trainer = parts.trainer.trainer.get();

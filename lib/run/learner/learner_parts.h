@@ -47,7 +47,7 @@ struct MadeTrainer {
   tensor::TensorAllocator* allocator = nullptr;
 };
 
-/// What a learner's program brings along. Plain value.
+/// The parts that a learner's program brings along. Plain value.
 struct LearnerWiring {
   std::vector<std::string> listen;  ///< addresses to serve on
   bool insecure_plaintext_network = false;

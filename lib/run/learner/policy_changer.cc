@@ -14,7 +14,7 @@
 
 namespace troupe::run {
 
-/// What a preparing thread and the changer share.
+/// The state that a preparing thread and the changer share.
 struct PolicyChanger::Running {
   std::thread thread;
   std::function<void()> stop;

@@ -146,7 +146,7 @@ TEST_F(PolicyTrialTest, NothingInPythonIsNothingToTry) {
   policy::PolicySpec spec = run_.policies[1];
   spec.id = PolicyId("dice_2");
   EXPECT_EQ(PolicyTrial::OfChange(run_, registry_, *table_->Add(spec, false), *table_), nullptr);
-  // What was there before the change has been tried.
+  // Functions from before the change have been tried.
   const PolicyTablePtr now = With("raises");
   spec.id = PolicyId("dice_3");
   EXPECT_EQ(PolicyTrial::OfChange(run_, registry_, *now->Add(spec, false), *now), nullptr);

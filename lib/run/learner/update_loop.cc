@@ -33,7 +33,7 @@ absl::StatusOr<learner::StepOutcome> UpdateLoop::Step(absl::Duration timeout) {
   }
   if (outcome.kind == learner::StepOutcome::Kind::kUpdated) TROUPE_RETURN_IF_ERROR(AfterUpdate());
   TROUPE_RETURN_IF_ERROR(ServeControl());
-  // What callbacks track in an update belongs to its line.
+  // Numbers that callbacks track in an update belong to its line.
   if (deps_.callbacks == nullptr || deps_.callbacks->AwaitIdle(absl::ZeroDuration())) SettleUnlessLast();
   return outcome;
 }

@@ -56,7 +56,7 @@ struct Deaths : learner::OwnedTrainBatch {
   }
 };
 
-/// What the critic says of each step after `updates` of the same batch.
+/// The critic's value of each step after `updates` of the same batch.
 std::vector<double> Learned(const policy::AlgorithmSpec& algorithm, int64_t updates) {
   const policy::PolicySpec spec = Spec();
   const Deaths deaths;

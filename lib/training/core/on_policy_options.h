@@ -15,7 +15,7 @@
 
 namespace troupe::training {
 
-/// What gamma is the discount factor of.
+/// The unit that gamma discounts by.
 enum class DiscountBy : uint8_t {
   kDecision = 1,  ///< a decision of the agent, however long it waits for the next one
   kEnvStep = 2,   ///< an env step (learner::PolicyTrainBatch::waits)
