@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lib/base/check.h"
-#include "lib/rpc/address.h"
+#include "lib/rpc/door/address.h"
 #include "lib/rpc/transport.h"
 #include "proto/troupe/v1/query.grpc.pb.h"
 #include <grpcpp/client_context.h>

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "lib/base/caller.h"
-#include "lib/rpc/peer_book.h"
+#include "lib/rpc/door/peer_book.h"
 #include <grpcpp/server_context.h>
 
 namespace troupe::rpc {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "lib/rpc/connection_acceptor.h"
 #include "lib/rpc/control_service.h"
 #include "lib/rpc/control_socket.h"
+#include "lib/rpc/door/connection_acceptor.h"
 #include "lib/rpc/learner_endpoint.h"
 #include "lib/rpc/monitor_service.h"
 #include <grpcpp/server.h>

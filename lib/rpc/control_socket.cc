@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
-#include "lib/rpc/address.h"
+#include "lib/rpc/door/address.h"
 #include "lib/rpc/transport.h"
 
 namespace troupe::rpc {

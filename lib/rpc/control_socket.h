@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "lib/rpc/descriptor.h"
-#include "lib/rpc/listening_socket.h"
+#include "lib/rpc/door/descriptor.h"
+#include "lib/rpc/door/listening_socket.h"
 #include <grpcpp/channel.h>
 
 namespace troupe::rpc {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lib/outside/episode_book.h"
-#include "lib/rpc/peer_book.h"
+#include "lib/rpc/door/peer_book.h"
 #include "lib/rpc/policy_files.h"
 #include "lib/rpc/stream_registry.h"
 #include "proto/troupe/v1/episodes.grpc.pb.h"

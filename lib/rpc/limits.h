@@ -69,17 +69,6 @@ constexpr absl::Duration kCheckpointDeadline = absl::Seconds(60);  ///< Control.
 
 /// Streams of one connection. A worker has one on each of its two connections.
 constexpr int kMaxConcurrentStreams = 64;
-/// Connections: in all (fewer where the process may open few descriptors, see AdmissionLimitsFor), those of them that
-/// are kept for the process itself and for workers that return, those that gRPC has not been given yet, and those that
-/// it has without a valid call so far. A valid call has to come within kHandshakeTimeout.
-constexpr int64_t kMaxConnections = 8192;
-constexpr int64_t kKeptConnections = 8;
-constexpr int64_t kMaxNewcomers = 1024;
-constexpr int64_t kMaxUnservedConnections = 128;
-/// Descriptors that connections leave to the rest of the process, and that each of them takes: the client's, our end
-/// towards gRPC, and gRPC's.
-constexpr int64_t kReservedDescriptors = 256;
-constexpr int64_t kDescriptorsPerConnection = 3;
 /// Streams of queries at once, those of one address, or by Unix sockets, among them, and how long each may
 /// be without a request.
 constexpr int64_t kMaxQueryStreams = 4096;

@@ -13,11 +13,11 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "lib/base/status_macros.h"
-#include "lib/rpc/address.h"
-#include "lib/rpc/descriptor.h"
+#include "lib/rpc/door/address.h"
+#include "lib/rpc/door/descriptor.h"
+#include "lib/rpc/door/self_dial.h"
 #include "lib/rpc/grpc_deadline.h"
 #include "lib/rpc/limits.h"
-#include "lib/rpc/self_dial.h"
 #include <grpcpp/health_check_service_interface.h>
 
 namespace troupe::rpc {

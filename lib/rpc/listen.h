@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "lib/rpc/connection_acceptor.h"
-#include "lib/rpc/connection_relay.h"
-#include "lib/rpc/peer_book.h"
+#include "lib/rpc/door/connection_acceptor.h"
+#include "lib/rpc/door/connection_relay.h"
+#include "lib/rpc/door/peer_book.h"
 #include "lib/rpc/transport.h"
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "lib/rpc/descriptor.h"
+#include "lib/rpc/door/descriptor.h"
 #include "proto/troupe/v1/monitor.grpc.pb.h"
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
-#include "lib/rpc/address.h"
 #include "lib/rpc/control_socket.h"
+#include "lib/rpc/door/address.h"
 #include "lib/rpc/monitor_codec.h"
 #include "lib/rpc/unary_call.h"
 #include "proto/troupe/v1/monitor.grpc.pb.h"

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lib/base/clock.h"
-#include "lib/rpc/peer_book.h"
+#include "lib/rpc/door/peer_book.h"
 #include "lib/rpc/query_stream.h"
 #include "lib/rpc/stream_registry.h"
 #include "lib/serving/action_query.h"

@@ -4,8 +4,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "lib/rpc/address.h"
-#include "lib/rpc/descriptor.h"
+#include "lib/rpc/door/address.h"
+#include "lib/rpc/door/descriptor.h"
 #include <grpcpp/channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
-#include "lib/rpc/address.h"
 #include "lib/rpc/convert.h"
+#include "lib/rpc/door/address.h"
 #include "lib/rpc/limits.h"
 #include "lib/rpc/weight_codec.h"
 #include "proto/troupe/v1/weights.pb.h"

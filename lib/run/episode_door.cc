@@ -15,7 +15,7 @@
 #include "lib/config/external.h"
 #include "lib/env/wrappers.h"
 #include "lib/policy/policy_table.h"
-#include "lib/rpc/address.h"
+#include "lib/rpc/door/address.h"
 #include "lib/rpc/limits.h"
 
 namespace troupe::run {

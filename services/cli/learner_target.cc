@@ -9,8 +9,8 @@
 #include "lib/base/local_path.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
-#include "lib/rpc/address.h"
 #include "lib/rpc/control_socket.h"
+#include "lib/rpc/door/address.h"
 #include "lib/storage/run_address.h"
 #include "services/cli/run_path.h"
 

@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "lib/base/log.h"
-#include "lib/rpc/admission.h"
+#include "lib/rpc/door/admission.h"
 #include "services/cli/programs.h"
 #include "services/torch_launcher/find_libtorch.h"
 #include <nlohmann/json.hpp>

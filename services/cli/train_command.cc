@@ -21,7 +21,7 @@
 #include "lib/config/worker_yaml.h"
 #include "lib/envs/register_all.h"
 #include "lib/policy/module_files.h"
-#include "lib/rpc/address.h"
+#include "lib/rpc/door/address.h"
 #include "lib/run/episode_door.h"
 #include "lib/run/memory_limit.h"
 #include "lib/run/run_modules.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lib/base/check.h"
-#include "lib/rpc/frame_guard.h"
+#include "lib/rpc/door/frame_guard.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace troupe {

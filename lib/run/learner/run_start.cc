@@ -4,7 +4,7 @@
 
 #include "lib/base/status_macros.h"
 #include "lib/config/external.h"
-#include "lib/rpc/address.h"
+#include "lib/rpc/door/address.h"
 
 namespace troupe::run {
 

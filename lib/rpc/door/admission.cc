@@ -1,9 +1,7 @@
-#include "lib/rpc/admission.h"
+#include "lib/rpc/door/admission.h"
 
 #include <algorithm>
 #include <utility>
-
-#include "lib/rpc/limits.h"
 
 namespace troupe::rpc {
 

@@ -1,4 +1,4 @@
-#include "lib/rpc/connection_relay.h"
+#include "lib/rpc/door/connection_relay.h"
 
 #include <fcntl.h>
 #include <poll.h>

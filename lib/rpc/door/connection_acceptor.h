@@ -9,9 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "lib/rpc/descriptor.h"
-#include "lib/rpc/listening_socket.h"
-#include "lib/rpc/peer.h"
+#include "lib/rpc/door/descriptor.h"
+#include "lib/rpc/door/listening_socket.h"
+#include "lib/rpc/door/peer.h"
 
 namespace troupe::rpc {
 

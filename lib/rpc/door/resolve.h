@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "lib/rpc/address.h"
+#include "lib/rpc/door/address.h"
 
 namespace troupe::rpc {
 

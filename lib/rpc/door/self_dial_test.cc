@@ -1,11 +1,11 @@
-#include "lib/rpc/self_dial.h"
+#include "lib/rpc/door/self_dial.h"
 
 #include <unistd.h>
 
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "lib/rpc/listening_socket.h"
+#include "lib/rpc/door/listening_socket.h"
 #include "lib/rpc/query_server.h"
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lib/rpc/self_dial.h"
+#include "lib/rpc/door/self_dial.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -17,8 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/await.h"
 #include "lib/base/status_macros.h"
-#include "lib/rpc/descriptor.h"
-#include "lib/rpc/resolve.h"
+#include "lib/rpc/door/descriptor.h"
+#include "lib/rpc/door/resolve.h"
 
 namespace troupe::rpc {
 namespace {

@@ -1,4 +1,4 @@
-#include "lib/rpc/peer_book.h"
+#include "lib/rpc/door/peer_book.h"
 
 #include <algorithm>
 

@@ -2,8 +2,8 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "lib/rpc/address.h"
-#include "lib/rpc/peer_book.h"
+#include "lib/rpc/door/address.h"
+#include "lib/rpc/door/peer_book.h"
 
 namespace troupe::rpc {
 

@@ -13,12 +13,12 @@
 #include "absl/time/time.h"
 #include "lib/base/clock.h"
 #include "lib/base/token_bucket.h"
-#include "lib/rpc/admission.h"
-#include "lib/rpc/descriptor.h"
-#include "lib/rpc/frame_guard.h"
-#include "lib/rpc/peer.h"
-#include "lib/rpc/peer_book.h"
-#include "lib/rpc/relayed_connection.h"
+#include "lib/rpc/door/admission.h"
+#include "lib/rpc/door/descriptor.h"
+#include "lib/rpc/door/frame_guard.h"
+#include "lib/rpc/door/peer.h"
+#include "lib/rpc/door/peer_book.h"
+#include "lib/rpc/door/relayed_connection.h"
 
 namespace troupe::rpc {
 

@@ -1,4 +1,4 @@
-#include "lib/rpc/frame_guard.h"
+#include "lib/rpc/door/frame_guard.h"
 
 #include <algorithm>
 #include <cstring>

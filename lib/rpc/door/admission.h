@@ -6,9 +6,21 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "lib/rpc/frame_guard.h"
+#include "lib/rpc/door/frame_guard.h"
 
 namespace troupe::rpc {
+
+/// Connections: in all (fewer where the process may open few descriptors, see AdmissionLimitsFor), those of them that
+/// are kept for the process itself and for workers that return, those that gRPC has not been given yet, and those that
+/// it has without a valid call so far.
+constexpr int64_t kMaxConnections = 8192;
+constexpr int64_t kKeptConnections = 8;
+constexpr int64_t kMaxNewcomers = 1024;
+constexpr int64_t kMaxUnservedConnections = 128;
+/// Descriptors that connections leave to the rest of the process, and that each of them takes: the client's, our end
+/// towards gRPC, and gRPC's.
+constexpr int64_t kReservedDescriptors = 256;
+constexpr int64_t kDescriptorsPerConnection = 3;
 
 /// How many connections a server keeps.
 struct AdmissionLimits {

@@ -1,9 +1,8 @@
-#include "lib/rpc/admission.h"
+#include "lib/rpc/door/admission.h"
 
 #include <optional>
 #include <string>
 
-#include "lib/rpc/limits.h"
 #include <gtest/gtest.h>
 
 namespace troupe::rpc {

@@ -1,4 +1,4 @@
-#include "lib/rpc/listening_socket.h"
+#include "lib/rpc/door/listening_socket.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>

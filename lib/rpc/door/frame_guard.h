@@ -10,7 +10,7 @@
 
 #include "absl/time/time.h"
 #include "lib/base/token_bucket.h"
-#include "lib/rpc/header_field_counter.h"
+#include "lib/rpc/door/header_field_counter.h"
 
 namespace troupe::rpc {
 

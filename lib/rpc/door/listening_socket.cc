@@ -1,4 +1,4 @@
-#include "lib/rpc/listening_socket.h"
+#include "lib/rpc/door/listening_socket.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -16,7 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
-#include "lib/rpc/resolve.h"
+#include "lib/rpc/door/resolve.h"
 
 namespace troupe::rpc {
 namespace {

@@ -1,4 +1,4 @@
-#include "lib/rpc/connection_relay.h"
+#include "lib/rpc/door/connection_relay.h"
 
 #include <poll.h>
 #include <sys/epoll.h>

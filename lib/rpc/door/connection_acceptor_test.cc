@@ -1,4 +1,4 @@
-#include "lib/rpc/connection_acceptor.h"
+#include "lib/rpc/door/connection_acceptor.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-#include "lib/rpc/header_field_counter.h"
+#include "lib/rpc/door/header_field_counter.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "lib/rpc/relayed_connection.h"
+#include "lib/rpc/door/relayed_connection.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>

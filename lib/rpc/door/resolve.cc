@@ -1,4 +1,4 @@
-#include "lib/rpc/resolve.h"
+#include "lib/rpc/door/resolve.h"
 
 #include "absl/strings/str_cat.h"
 

@@ -5,8 +5,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "lib/rpc/address.h"
-#include "lib/rpc/descriptor.h"
+#include "lib/rpc/door/address.h"
+#include "lib/rpc/door/descriptor.h"
 
 namespace troupe::rpc {
 

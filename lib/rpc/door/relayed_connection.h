@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "lib/rpc/descriptor.h"
-#include "lib/rpc/frame_guard.h"
+#include "lib/rpc/door/descriptor.h"
+#include "lib/rpc/door/frame_guard.h"
 
 namespace troupe::rpc {
 

@@ -1,4 +1,4 @@
-#include "lib/rpc/peer.h"
+#include "lib/rpc/door/peer.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

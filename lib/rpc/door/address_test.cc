@@ -1,4 +1,4 @@
-#include "lib/rpc/address.h"
+#include "lib/rpc/door/address.h"
 
 #include <string>
 

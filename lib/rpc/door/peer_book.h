@@ -9,7 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "lib/base/mutex.h"
-#include "lib/rpc/peer.h"
+#include "lib/rpc/door/peer.h"
 
 namespace troupe::rpc {
 
