@@ -25,6 +25,11 @@ class TokenBucket {
     level_ -= 1;
     return true;
   }
+  /// Takes `tokens` whether they are there or not: the level may fall below 0.
+  void Spend(double tokens, absl::Duration now) {
+    Fill(now);
+    level_ -= tokens;
+  }
   void Give(double tokens) { level_ = std::min(rate_.burst, level_ + tokens); }
   /// What is left of the burst.
   double Level(absl::Duration now) {

@@ -1,12 +1,12 @@
 // What a TCP client sends before gRPC sees it, against what a server answered: parts that are the client's and the
-// server's in turn. However the client's bytes are cut, the same of them may go on, and nothing goes on after a
-// violation.
+// server's in turn. However the client's bytes are cut, the same goes on and the same is said, and nothing goes on
+// after a violation. No frame of a call goes on for which there is no place: gRPC would end the connection.
 //
 // Input: a byte (how the client's parts are cut), then parts, each with its length before it: client, server, client, …
 
-#include <algorithm>
 #include <string>
-#include <vector>
+#include <string_view>
+#include <utility>
 
 #include "lib/base/check.h"
 #include "lib/rpc/door/frame_guard.h"
@@ -20,19 +20,36 @@ struct Passed {
   rpc::FrameLimits limits{.max_message_bytes = 1000};
   rpc::FrameTotals totals{limits, absl::ZeroDuration()};
   rpc::FrameGuard guard;
-  std::string held;  ///< of the client, not permitted yet
-  size_t permitted = 0;
+  std::string held;    ///< of the client, not taken yet
+  std::string passed;  ///< to the server
+  std::string said;    ///< by the guard
 
   Passed() : guard(limits, &totals, absl::ZeroDuration()) {}
 
   void Send(std::string_view bytes) {
     held.append(bytes);
+    Advance();
+  }
+  void Answer(std::string_view bytes) {
+    while (!bytes.empty()) {
+      bytes.remove_prefix(guard.OnServerBytes(bytes));
+      Advance();
+    }
+  }
+  void Advance() {
     const bool over = guard.violation().has_value();
-    const size_t taken = guard.OnClientBytes(held, absl::Seconds(1));
-    TROUPE_CHECK(taken <= held.size());
-    TROUPE_CHECK(!over || taken == 0);
-    permitted += taken;
-    held.erase(0, taken);
+    for (bool more = true; more;) {
+      said += std::exchange(guard.for_client(), "");
+      if (guard.client_between_frames()) passed += std::exchange(guard.for_server(), "");
+      const rpc::FrameGuard::Passed now = guard.OnClientBytes(held.data(), held.size(), absl::Seconds(1));
+      TROUPE_CHECK(now.kept <= now.taken && now.taken <= held.size());
+      TROUPE_CHECK(!over || now.taken == 0);
+      passed.append(held, 0, now.kept);
+      held.erase(0, now.taken);
+      more = now.taken > 0;
+    }
+    TROUPE_CHECK(totals.silent_calls >= 0 && totals.silent_calls <= limits.max_open_calls);
+    TROUPE_CHECK(totals.unserved_calls >= 0 && totals.unserved_calls <= limits.max_open_calls);
   }
 };
 
@@ -47,14 +64,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (bool client = true; !input.empty(); client = !client) {
     const std::string_view part = input.Part();
     if (!client) {
-      whole.guard.OnServerBytes(part);
-      pieces.guard.OnServerBytes(part);
+      whole.Answer(part);
+      pieces.Answer(part);
       continue;
     }
     whole.Send(part);
     for (size_t at = 0; at < part.size(); at += cut) pieces.Send(part.substr(at, cut));
     TROUPE_CHECK(whole.guard.violation().has_value() == pieces.guard.violation().has_value());
-    if (!whole.guard.violation().has_value()) TROUPE_CHECK(whole.permitted == pieces.permitted);
+    if (whole.guard.violation().has_value()) return 0;
+    TROUPE_CHECK(whole.passed == pieces.passed && whole.said == pieces.said);
   }
   return 0;
 }

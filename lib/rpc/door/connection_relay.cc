@@ -114,8 +114,7 @@ void ConnectionRelay::EndIdle(const std::string& host, absl::Duration now) {
     idle.pop_back();
     const auto found = entries_.find(id);
     if (found == entries_.end() || !IsIdle(found->second, now)) continue;
-    Warn(found->second, "it was idle, and there are many", now);
-    return Remove(id);
+    return End(id, "it was idle, and there are many", now);
   }
 }
 
@@ -261,7 +260,7 @@ void ConnectionRelay::Advance(int64_t id, Entry& entry, absl::Duration now) {
   const bool more = entry.connection->Advance(now, max_reads);
   if (large) bytes_in_turn_ += entry.connection->received_bytes() - received;
   if (entry.connection->guard().num_call_frames() != call_frames) entry.active_at = now;
-  BookUnfinished(id, entry);
+  BookUnfinished(id, entry, now);
   admission_.SetProgress(id, entry.connection->guard().progress());
   const std::optional<FrameGuard::Violation>& violation = entry.connection->guard().violation();
   if (violation.has_value() && !entry.warned) {
@@ -308,7 +307,7 @@ int ConnectionRelay::MaxReads(int64_t id, Entry& entry) {
   return entry.waits ? 0 : 1;
 }
 
-void ConnectionRelay::BookUnfinished(int64_t id, Entry& entry) {
+void ConnectionRelay::BookUnfinished(int64_t id, Entry& entry, absl::Duration now) {
   const FrameGuard& guard = entry.connection->guard();
   const uint64_t bytes = guard.violation().has_value() ? 0 : guard.unfinished_bytes();
   const bool more = bytes > entry.unfinished;
@@ -318,7 +317,7 @@ void ConnectionRelay::BookUnfinished(int64_t id, Entry& entry) {
   if (!more) return;
   if (!entry.worker && unfinished_others_ > options_.unfinished.others) PromoteWorkers();
   if (UnfinishedOf(entry.worker) > (entry.worker ? options_.unfinished.workers : options_.unfinished.others)) {
-    EndLargest(entry.worker);
+    EndSlowest(entry.worker, now);
   }
 }
 
@@ -351,19 +350,31 @@ void ConnectionRelay::PromoteWorkers() {
   }
 }
 
-void ConnectionRelay::EndLargest(bool worker) {
-  auto largest = entries_.end();
+void ConnectionRelay::EndSlowest(bool worker, absl::Duration now) {
+  auto slowest = entries_.end();
+  double longest = 0;
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
     if (it->second.worker != worker || it->second.unfinished == 0) continue;
-    if (largest == entries_.end() || it->second.unfinished > largest->second.unfinished) largest = it;
+    const double holding = it->second.connection->guard().HoldingTime(now);
+    if (slowest != entries_.end() && holding <= longest) continue;
+    longest = holding;
+    slowest = it;
   }
-  if (largest == entries_.end()) return;
-  Entry& entry = largest->second;
+  if (slowest == entries_.end()) return;
+  Entry& entry = slowest->second;
   entry.connection->EndFor(absl::StrCat("all messages that are not whole have ", UnfinishedOf(worker),
-                                        " bytes, this connection's the most of them: ", entry.unfinished));
+                                        " bytes, and this connection's come in the most slowly"));
   UnfinishedOf(worker) -= std::exchange(entry.unfinished, 0);
-  large_.erase({entry.turn, largest->first});
-  active_.insert(largest->first);
+  large_.erase({entry.turn, slowest->first});
+  active_.insert(slowest->first);
+}
+
+void ConnectionRelay::End(int64_t id, const std::string& why, absl::Duration now) {
+  Entry& entry = entries_.at(id);
+  Warn(entry, why, now);
+  entry.connection->EndFor(why, /*calm=*/true);
+  entry.connection->Advance(now);
+  Remove(id);
 }
 
 void ConnectionRelay::Sweep(absl::Duration now) {
@@ -377,10 +388,13 @@ void ConnectionRelay::Sweep(absl::Duration now) {
       entry.connection->EndFor("a message comes in too slowly");
       active_.insert(id);
     }
+    if (now - entry.connection->unread_since() >= options_.unread_stay && !options_.peers->IsWorker(entry.name)) {
+      entry.connection->EndFor("nothing of its answers was read");
+      active_.insert(id);
+    }
     if (Overdue(entry, now)) overdue.push_back(id);
     if (entry.settled) admission_.SetProgress(id, FrameGuard::Progress::kServed);
-    // What it waits for may have come to pass on another connection.
-    if (entry.connection->guard().waits()) active_.insert(id);
+    if (entry.connection->guard().waits() || entry.connection->guard().holds_resets()) active_.insert(id);
   }
   for (const int64_t id : overdue) Remove(id);
 }

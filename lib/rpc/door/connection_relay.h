@@ -23,8 +23,8 @@
 namespace troupe::rpc {
 
 /// Messages that have begun and are not whole lie in gRPC's memory: what all connections together may have there. gRPC
-/// itself, once its quota is used up, ends connections whoever they are. Beyond a limit the connection with the most
-/// of them has to go. Workers are those whose Hello was accepted.
+/// itself, once its quota is used up, ends connections whoever they are. Beyond a limit the connection has to go whose
+/// messages would take the longest to become whole. Workers are those whose Hello was accepted.
 struct UnfinishedLimits {
   uint64_t workers = uint64_t{160} << 20;
   uint64_t others = uint64_t{32} << 20;
@@ -61,6 +61,8 @@ struct RelayOptions {
   absl::Duration idle_stay = absl::Seconds(1);
   absl::Duration idle_call_stay = absl::Seconds(60);
   int64_t max_unproven_for_idle = 64;
+  /// Who has read nothing for so long of what waits for it is closed; never a worker, which may be stopped.
+  absl::Duration unread_stay = absl::Seconds(10);
   base::Clock* clock = nullptr;
   PeerBook* peers = nullptr;
   /// Gives gRPC its end of a connection, a connected, non-blocking Unix socket.
@@ -138,8 +140,8 @@ class ConnectionRelay {
   void AwaitHandOver(int64_t id, Entry& entry, absl::Duration now);
   void AddGreeted(int64_t id, const Entry& entry);
   void RemoveGreeted(int64_t id, const Entry& entry);
-  /// Books the unfinished bytes of a connection; where its kind has too many, the one with the most has to go.
-  void BookUnfinished(int64_t id, Entry& entry);
+  /// Books the unfinished bytes of a connection; where its kind has too many, the slowest has to go.
+  void BookUnfinished(int64_t id, Entry& entry, absl::Duration now);
   void BookLarge(int64_t id, Entry& entry, uint64_t bytes);
   bool IsLarge(int64_t id, const Entry& entry) const { return large_.count({entry.turn, id}) > 0; }
   void ActivateFirstLarge();
@@ -148,7 +150,9 @@ class ConnectionRelay {
   /// How many buffers of its client a connection may read now.
   int MaxReads(int64_t id, Entry& entry);
   uint64_t& UnfinishedOf(bool worker) { return worker ? unfinished_workers_ : unfinished_others_; }
-  void EndLargest(bool worker);
+  void EndSlowest(bool worker, absl::Duration now);
+  /// Removes a connection that has done nothing wrong, which hears why.
+  void End(int64_t id, const std::string& why, absl::Duration now);
   /// Closes who has had its time.
   void Sweep(absl::Duration now);
   bool Overdue(Entry& entry, absl::Duration now) const;

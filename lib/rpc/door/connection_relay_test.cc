@@ -1,130 +1,16 @@
 #include "lib/rpc/door/connection_relay.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
-#include <functional>
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
+#include "lib/rpc/door/testing/relay_fixture.h"
 #include <gtest/gtest.h>
 
 namespace troupe::rpc {
 namespace {
-
-const std::string kGreeting = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-std::string Frame(uint8_t type, uint8_t flags, uint32_t stream, const std::string& payload = "") {
-  std::string frame;
-  for (const int shift : {16, 8, 0}) frame.push_back(static_cast<char>(payload.size() >> shift & 0xff));
-  frame.push_back(static_cast<char>(type));
-  frame.push_back(static_cast<char>(flags));
-  for (const int shift : {24, 16, 8, 0}) frame.push_back(static_cast<char>(stream >> shift & 0xff));
-  return frame + payload;
-}
-
-const std::string kCallBegins = Frame(1, 4, 1, "headers");
-/// A message of `size` bytes in one frame, with its 5-byte prefix.
-std::string DataFrame(size_t size) {
-  std::string prefix(1, '\0');
-  for (const int shift : {24, 16, 8, 0}) prefix.push_back(static_cast<char>(size >> shift & 0xff));
-  return Frame(0, 0, 1, prefix + std::string(size, 'x'));
-}
-
-constexpr size_t kFramePrefixBytes = 9 + 5;  // of DataFrame, before its message
-
-/// A relay without a thread between socket pairs; the test plays clients and gRPC.
-class ConnectionRelayTest : public ::testing::Test {
- protected:
-  ConnectionRelayTest() { Start({.total = 8, .per_host = 6, .kept = 2, .newcomers = 3, .unserved = 3}); }
-
-  void Start(const AdmissionLimits& limits) {
-    RelayOptions options;
-    options.admission = limits;
-    options.frames.max_message_bytes = 4 << 20;
-    options.frames.settings = {3, 1};
-    options.unfinished = unfinished_;
-    options.hand_overs = hand_overs_;
-    options.max_greeted = 2;
-    options.many = many_;
-    options.first_call_timeout = absl::Seconds(10);
-    options.clock = &clock_;
-    options.peers = &peers_;
-    options.hand_over = [this](Descriptor socket) { grpc_.push_back(std::move(socket)); };
-    auto relay = ConnectionRelay::Create(std::move(options));
-    ASSERT_TRUE(relay.ok()) << relay.status();
-    relay_ = *std::move(relay);
-  }
-
-  /// A client that the relay was offered; gRPC's end of it is the newest of grpc_.
-  Descriptor Connect(const std::string& host = "10.0.0.1", int port = 1000) {
-    int ends[2];
-    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-    Peer peer;
-    peer.host = host;
-    peer.port = port;
-    relay_->Accept(Descriptor(ends[1]), peer);
-    relay_->Step();
-    return Descriptor(ends[0]);
-  }
-
-  void Write(const Descriptor& socket, const std::string& bytes) {
-    size_t sent = 0;
-    for (int turn = 0; sent < bytes.size() && turn < 10000; ++turn) {
-      const ssize_t now = send(socket.fd(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
-      if (now > 0) sent += static_cast<size_t>(now);
-      relay_->Step();
-    }
-    EXPECT_EQ(sent, bytes.size());
-    for (int turn = 0; turn < 4; ++turn) relay_->Step();
-  }
-
-  /// What arrives at `socket` while the relay has something to do; `closed_` tells whether its end came.
-  std::string ReadAll(const Descriptor& socket) {
-    std::string all;
-    closed_ = false;
-    char bytes[65536];
-    for (int idle = 0; idle < 3;) {
-      relay_->Step();
-      const ssize_t got = recv(socket.fd(), bytes, sizeof(bytes), 0);
-      if (got == 0 || (got < 0 && errno != EAGAIN)) {
-        closed_ = true;
-        return all;
-      }
-      idle = got < 0 ? idle + 1 : 0;
-      if (got > 0) all.append(bytes, static_cast<size_t>(got));
-    }
-    return all;
-  }
-
-  bool IsClosed(const Descriptor& socket) {
-    ReadAll(socket);
-    return closed_;
-  }
-
-  std::string NameOf(const Descriptor& grpc_end) {
-    sockaddr_un name{};
-    socklen_t bytes = sizeof(name);
-    EXPECT_EQ(getpeername(grpc_end.fd(), reinterpret_cast<sockaddr*>(&name), &bytes), 0);
-    return absl::StrCat("unix-abstract:", std::string(name.sun_path + 1, bytes - offsetof(sockaddr_un, sun_path) - 1));
-  }
-
-  UnfinishedLimits unfinished_;
-  int64_t many_ = 1000;
-  base::Rate hand_overs_ = {.burst = 100, .per_second = 100};
-  base::FakeClock clock_;
-  PeerBook peers_;
-  std::vector<Descriptor> grpc_;
-  std::unique_ptr<ConnectionRelay> relay_;
-  bool closed_ = false;
-};
 
 TEST(RelayBuffersTest, AreSmallOnceManyAreLent) {
   RelayBuffers buffers;
@@ -189,17 +75,72 @@ TEST_F(ConnectionRelayTest, TheEndOfEitherSideIsTheEndOfBoth) {
   EXPECT_TRUE(closed_);
 }
 
-TEST_F(ConnectionRelayTest, AFloodIsToldAndClosed) {
+TEST_F(ConnectionRelayTest, WhoBreaksALimitOfFormIsToldAndClosed) {
   const Descriptor client = Connect();
-  Write(client, kGreeting);
-  for (int i = 0; i < 3; ++i) Write(client, Frame(4, 0, 0));
-  EXPECT_EQ(ReadAll(grpc_[0]), kGreeting + Frame(4, 0, 0) + Frame(4, 0, 0) + Frame(4, 0, 0));
-  Write(client, Frame(4, 0, 0));
+  Write(client, kGreeting + Frame(4, 0, 0));
+  EXPECT_EQ(ReadAll(grpc_[0]), kGreeting + Frame(4, 0, 0));
+  Write(client, kBadHeaders);
   EXPECT_EQ(ReadAll(grpc_[0]), "");
   EXPECT_TRUE(closed_);
   const std::string told = ReadAll(client);
-  EXPECT_TRUE(absl::EndsWith(told, "too many SETTINGS")) << told;
+  EXPECT_TRUE(absl::EndsWith(told, std::string("\0\0\0\x0b", 4) + "headers with padding")) << told;
   EXPECT_TRUE(closed_);
+}
+
+TEST_F(ConnectionRelayTest, ARefusedCallIsAnsweredBetweenTheServersFrames) {
+  const Descriptor client = Connect();
+  Write(client, kGreeting + Frame(1, 4, 1, "headers") + Frame(1, 4, 3, "headers") + Frame(1, 4, 5, "headers"));
+  EXPECT_EQ(ReadAll(grpc_[0]),
+            kGreeting + Frame(1, 4, 1, "headers") + Frame(1, 4, 3, "headers") + Frame(1, 4, 4, "headers"));
+  EXPECT_EQ(ReadAll(client), "") << "the server begins";
+  const std::string settings = Frame(4, 0, 0), large = Frame(0, 0, 1, std::string(1000, 'x'));
+  Write(grpc_[0], settings + large);
+  const std::string got = ReadAll(client);
+  EXPECT_TRUE(absl::StartsWith(got, settings));
+  EXPECT_TRUE(absl::StrContains(got, "this connection has 2 open calls, at most 2"));
+  EXPECT_TRUE(absl::EndsWith(got, large));
+  Write(grpc_[0], large.substr(0, 20));
+  Write(client, Frame(1, 4, 7, "headers"));
+  EXPECT_EQ(ReadAll(client), large.substr(0, 20)) << "not inside of a frame";
+  Write(grpc_[0], large.substr(20));
+  EXPECT_TRUE(absl::StartsWith(ReadAll(client), large.substr(20)));
+  EXPECT_FALSE(closed_);
+}
+
+TEST_F(ConnectionRelayTest, HeldResetsGoOnByThemselvesOnceTheirTimeHasCome) {
+  const Descriptor client = Connect();
+  Write(client, kGreeting);
+  const auto reset = [](uint32_t stream) { return Frame(3, 0, stream, std::string("\0\0\0\x8", 4)); };
+  std::string bytes, expected;
+  for (uint32_t stream = 1; stream < 19; stream += 2) bytes += Frame(1, 4, stream, "headers") + reset(stream);
+  Write(client, bytes);
+  const std::string passed = ReadAll(grpc_[0]);
+  EXPECT_EQ(passed.size(), kGreeting.size() + bytes.size() - reset(17).size());
+  EXPECT_EQ(ReadAll(grpc_[0]), "");
+  clock_.Advance(absl::Milliseconds(200));
+  EXPECT_EQ(ReadAll(grpc_[0]), reset(17));
+}
+
+TEST_F(ConnectionRelayTest, WhoReadsNothingOfItsAnswersIsClosedAndAWorkerIsNot) {
+  for (const bool is_worker : {false, true}) {
+    const Descriptor client = Connect();
+    Write(client, kGreeting + kCallBegins + DataFrame(3));
+    if (is_worker) peers_.NoteWorker(NameOf(grpc_.back()));
+    const std::string answer = Frame(0, 0, 1, std::string(100000, 'x'));
+    for (int turn = 0; turn < 1000; ++turn) {
+      if (send(grpc_.back().fd(), answer.data(), answer.size(), MSG_NOSIGNAL) < static_cast<ssize_t>(answer.size()))
+        break;
+      for (int step = 0; step < 9; ++step) relay_->Step();
+    }
+    clock_.Advance(absl::Seconds(9));
+    relay_->Step();
+    const int64_t before = relay_->num_connections();
+    for (int i = 0; i < 4; ++i) {
+      clock_.Advance(absl::Seconds(2));
+      relay_->Step();
+    }
+    EXPECT_EQ(relay_->num_connections(), is_worker ? before : before - 1);
+  }
 }
 
 TEST_F(ConnectionRelayTest, ATooLargeMessageDoesNotReachGrpc) {
@@ -212,133 +153,6 @@ TEST_F(ConnectionRelayTest, ATooLargeMessageDoesNotReachGrpc) {
   const std::string told = ReadAll(client);
   EXPECT_TRUE(absl::StartsWith(told, Frame(3, 0, 1, std::string("\0\0\0\x0b", 4)))) << "RST_STREAM of that call";
   EXPECT_TRUE(absl::StrContains(told, "a message of 4194305 bytes, at most 4194304"));
-}
-
-class UnfinishedMessagesTest : public ConnectionRelayTest {
- protected:
-  UnfinishedMessagesTest() {
-    unfinished_ = {.workers = 5000, .others = 3000, .grace = absl::Seconds(2), .bytes_per_second = 100};
-    Start({.total = 8, .per_host = 6, .kept = 2, .newcomers = 3, .unserved = 3});
-  }
-};
-
-TEST_F(UnfinishedMessagesTest, WhoHasTheMostInUnfinishedMessagesGoesWhenAllHaveTooMuch) {
-  const auto connect_with = [this](size_t bytes) {
-    Descriptor client = Connect();
-    Write(client, kGreeting + kCallBegins + DataFrame(4000).substr(0, kFramePrefixBytes + bytes));
-    return client;
-  };
-  const Descriptor most = connect_with(1600), less = connect_with(1400);
-  EXPECT_FALSE(IsClosed(most));
-  const Descriptor little = connect_with(200);
-  EXPECT_TRUE(absl::EndsWith(ReadAll(most), "have 3200 bytes, this connection's the most of them: 1600"));
-  EXPECT_TRUE(closed_);
-  EXPECT_FALSE(IsClosed(less));
-  EXPECT_FALSE(IsClosed(little));
-  const Descriptor next = connect_with(1400);
-  EXPECT_FALSE(IsClosed(next)) << "what has gone no longer counts";
-}
-
-TEST_F(UnfinishedMessagesTest, AWorkersUnfinishedMessagesMayTakeLongAndHaveABudgetOfTheirOwn) {
-  std::vector<Descriptor> workers;
-  for (int i = 0; i < 3; ++i) {
-    workers.push_back(Connect());
-    Write(workers.back(), kGreeting + kCallBegins);
-    Write(grpc_.back(), DataFrame(3));
-    peers_.NoteWorker(NameOf(grpc_.back()));
-    Write(workers.back(), DataFrame(4000).substr(0, kFramePrefixBytes + 1600));
-    clock_.Advance(absl::Milliseconds(100));
-    relay_->Step();
-  }
-  clock_.Advance(absl::Seconds(60));
-  for (const Descriptor& worker : workers) EXPECT_FALSE(IsClosed(worker));
-  Write(workers[1], "xxx");
-  EXPECT_FALSE(IsClosed(workers[1]));
-  Write(workers[1], std::string(300, 'x'));
-  EXPECT_TRUE(IsClosed(workers[1]));
-  EXPECT_FALSE(IsClosed(workers[0]));
-}
-
-TEST_F(UnfinishedMessagesTest, LargeOnesBecomeWholeOneAfterTheOtherAndSmallOnesPass) {
-  unfinished_.others_in_turn = 1000;
-  unfinished_.small = 100;
-  Start({.total = 8, .per_host = 6, .kept = 2, .newcomers = 6, .unserved = 6});
-  std::vector<Descriptor> clients;
-  for (int i = 0; i < 3; ++i) {
-    clients.push_back(Connect());
-    Write(clients.back(), kGreeting + kCallBegins);
-  }
-  const std::string large = DataFrame(2000);
-  const auto send = [&](size_t client, size_t begin, size_t end) {
-    Write(clients[client], large.substr(begin, end - begin));
-    return ReadAll(grpc_[grpc_.size() - clients.size() + client]).size();
-  };
-  for (size_t client = 0; client < clients.size(); ++client) send(client, 0, 0);
-  EXPECT_EQ(send(0, 0, 600), 600u);
-  EXPECT_EQ(send(1, 0, 600), 600u);
-  EXPECT_EQ(send(1, 600, 700), 0u) << "it waits for the first one";
-  Write(clients[2], DataFrame(50));
-  EXPECT_EQ(ReadAll(grpc_.back()).size(), DataFrame(50).size());
-  clock_.Advance(absl::Seconds(1));
-  EXPECT_EQ(send(0, 600, 800), 200u);
-  clock_.Advance(absl::Milliseconds(1500));
-  EXPECT_EQ(send(0, 800, large.size()), large.size() - 800);
-  EXPECT_EQ(ReadAll(grpc_[grpc_.size() - 2]).size(), 100u) << "its turn";
-  clock_.Advance(absl::Milliseconds(1900));
-  EXPECT_FALSE(IsClosed(clients[1])) << "the time that it had to wait is not its own";
-  EXPECT_EQ(send(1, 700, large.size()), large.size() - 700);
-}
-
-TEST_F(UnfinishedMessagesTest, WhatComesInTurnComesAtARate) {
-  unfinished_.others_in_turn = 1000;
-  unfinished_.small = 100;
-  unfinished_.bytes_in_turn = 300;
-  Start({.total = 8, .per_host = 6, .kept = 2, .newcomers = 6, .unserved = 6});
-  const Descriptor client = Connect();
-  const std::string large = DataFrame(2000);
-  Write(client, kGreeting + kCallBegins + large.substr(0, 1500));
-  ReadAll(grpc_[0]);
-  Write(client, large.substr(1500, 200));
-  EXPECT_EQ(ReadAll(grpc_[0]).size(), 200u);
-  Write(client, large.substr(1700, 200));
-  EXPECT_EQ(ReadAll(grpc_[0]).size(), 200u);
-  Write(client, large.substr(1900));
-  EXPECT_EQ(ReadAll(grpc_[0]).size(), 0u) << "more than 300 bytes have come";
-  clock_.Advance(absl::Milliseconds(100));
-  EXPECT_EQ(ReadAll(grpc_[0]).size(), large.size() - 1900);
-}
-
-TEST_F(UnfinishedMessagesTest, WhoHasSentALargeOneWholeGoesToTheEnd) {
-  unfinished_.others = 30000;
-  unfinished_.others_in_turn = 1000;
-  unfinished_.small = 100;
-  Start({.total = 8, .per_host = 6, .kept = 2, .newcomers = 6, .unserved = 6});
-  const std::string large = DataFrame(2000);
-  const Descriptor first = Connect();
-  Write(first, kGreeting + kCallBegins + large.substr(0, 1500));
-  const Descriptor second = Connect();
-  Write(second, kGreeting + kCallBegins + large.substr(0, 500));
-  Write(second, large.substr(500, 100));
-  ReadAll(grpc_[0]);
-  const size_t before = ReadAll(grpc_[1]).size();
-  // Whole, and the next one at once.
-  Write(first, large.substr(1500) + large.substr(0, 500));
-  Write(first, large.substr(500, 200));
-  ReadAll(grpc_[0]);
-  Write(second, large.substr(600));
-  EXPECT_EQ(before + ReadAll(grpc_[1]).size(), kGreeting.size() + kCallBegins.size() + large.size());
-}
-
-TEST_F(UnfinishedMessagesTest, AStrangersMessageMayNotTakeForEver) {
-  const Descriptor client = Connect();
-  Write(client, kGreeting + kCallBegins);
-  Write(grpc_[0], DataFrame(3));
-  Write(client, DataFrame(2000).substr(0, kFramePrefixBytes + 150));
-  clock_.Advance(absl::Seconds(2));
-  EXPECT_FALSE(IsClosed(client));
-  clock_.Advance(absl::Seconds(1));
-  EXPECT_TRUE(absl::EndsWith(ReadAll(client), "a message comes in too slowly"));
-  EXPECT_TRUE(closed_);
 }
 
 TEST_F(ConnectionRelayTest, WhoMakesNoValidCallIsClosed) {
@@ -400,8 +214,8 @@ TEST_F(ConnectionRelayTest, GrpcGetsSoManyNewcomersASecondAndTheOthersWait) {
   EXPECT_EQ(ReadAll(grpc_[1]), kGreeting) << "the first of those who waited";
   // Who leaves or breaks a limit never gets there.
   const Descriptor rude = Connect();
-  Write(rude, kGreeting + Frame(4, 0, 0, "") + Frame(4, 0, 0, "") + Frame(4, 0, 0, "") + Frame(4, 0, 0, ""));
-  EXPECT_TRUE(absl::EndsWith(ReadAll(rude), "too many SETTINGS"));
+  Write(rude, kGreeting + kBadHeaders);
+  EXPECT_TRUE(absl::EndsWith(ReadAll(rude), "headers with padding"));
   clients[2].Close();
   for (int i = 0; i < 60; ++i) {
     clock_.Advance(absl::Milliseconds(50));
@@ -594,7 +408,10 @@ TEST_F(IdleConnectionsTest, WhoIsIdleForTheLongestTimeGoesWhereNoPlaceIsFree) {
   clock_.Advance(absl::Milliseconds(100));
   const Descriptor newcomer = Connect();
   EXPECT_FALSE(IsClosed(newcomer));
-  EXPECT_TRUE(IsClosed(idle[1])) << "idle for the longest time";
+  const std::string goodbye = ReadAll(idle[1]);
+  EXPECT_TRUE(absl::EndsWith(goodbye, std::string("\0\0\0\0", 4) + "it was idle, and there are many"))
+      << "GOAWAY, no error";
+  EXPECT_TRUE(closed_) << "idle for the longest time";
   EXPECT_FALSE(IsClosed(idle[0]));
   EXPECT_FALSE(IsClosed(idle[2]));
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/rpc/door/frame.h"
 
 namespace troupe::rpc {
 namespace {
@@ -13,29 +14,62 @@ constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr size_t kHeaderBytes = 9;
 constexpr uint32_t kPrefixBytes = 5;
 
-// RFC 9113, section 6.
-constexpr uint8_t kData = 0, kHeaders = 1, kRstStream = 3, kSettings = 4, kPing = 6, kWindowUpdate = 8,
-                  kContinuation = 9;
-constexpr uint8_t kEndStream = 0x1, kEndHeaders = 0x4, kPadded = 0x8, kPriority = 0x20;
 constexpr size_t kPriorityBytes = 5;
 
-const unsigned char* Unsigned(const char* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
+/// What a frame costs gRPC, in microseconds of its time, as docs/adr/0056-what-a-client-costs.md has measured it.
+constexpr double kPriceOfCall = 40, kPriceOfReset = 100, kPriceOfPing = 11, kPriceOfSettings = 2,
+                 kPriceOfHeaderByte = 0.002, kPriceOfFrame = 0.5;
+/// Data of so many bytes and more are what a connection is for.
+constexpr size_t kPricelessBytes = 64;
+/// What data from the server gives back: the PING and the window updates that follow it, and, the first of a call, what
+/// that call and its reset cost.
+constexpr double kWorthOfData = kPriceOfPing + 4 * kPriceOfFrame, kWorthOfAnswer = kPriceOfCall + kPriceOfReset;
+
+/// gRPC's RESOURCE_EXHAUSTED, in the digits of grpc-status.
+constexpr std::string_view kResourceExhausted = "8";
+/// The longest text that HPACK's one byte of length announces.
+constexpr size_t kMaxTextBytes = 126;
+
+void AppendText(std::string& out, std::string_view text) {
+  out.push_back(static_cast<char>(text.size()));
+  out.append(text);
+}
+
+/// The header block of a call that ends at once. Nothing in it enters the connection's table of headers, which gRPC
+/// fills without knowing of this block (RFC 7541, section 6.2.2).
+std::string RefusalBlock(std::string_view why) {
+  std::string block = "\x88";           // ":status: 200", of the static table
+  block += std::string("\x0f\x10", 2);  // its name "content-type"
+  AppendText(block, "application/grpc");
+  block.push_back('\0');
+  AppendText(block, "grpc-status");
+  AppendText(block, kResourceExhausted);
+  block.push_back('\0');
+  AppendText(block, "grpc-message");
+  AppendText(block, why.substr(0, kMaxTextBytes));
+  return block;
+}
+
+bool IsOfClient(uint32_t stream) { return (stream & 1) != 0; }
+
+/// gRPC makes no call of headers on an even stream.
+void MoveAside(char* header, uint32_t stream) {
+  std::string even;
+  AppendUint32(even, stream == 1 ? 2 : stream - 1);
+  std::memcpy(header + kHeaderBytes - even.size(), even.data(), even.size());
+}
 
 }  // namespace
 
 FrameGuard::FrameGuard(const FrameLimits& limits, FrameTotals* totals, absl::Duration now)
-    : limits_(limits),
-      totals_(totals),
-      resets_(limits.resets, now),
-      settings_(limits.settings, now),
-      pings_(limits.pings, now),
-      window_updates_(limits.window_updates, now),
-      empty_data_(limits.empty_data, now),
-      others_(limits.others, now) {}
+    : limits_(limits), totals_(totals), resets_(limits.resets, now), work_(limits.work, now) {}
 
-FrameGuard::~FrameGuard() { totals_->open_calls -= static_cast<int64_t>(calls_.size()); }
+FrameGuard::~FrameGuard() {
+  while (!calls_.empty()) Remove(&calls_.back());
+}
 
-FrameGuard::Frame FrameGuard::ParseHeader(const unsigned char* header) {
+FrameGuard::Frame FrameGuard::ParseHeader(const char* bytes) {
+  const auto* header = reinterpret_cast<const unsigned char*>(bytes);
   Frame frame;
   frame.size = static_cast<size_t>(header[0]) << 16 | static_cast<size_t>(header[1]) << 8 | header[2];
   frame.type = header[3];
@@ -46,111 +80,171 @@ FrameGuard::Frame FrameGuard::ParseHeader(const unsigned char* header) {
   return frame;
 }
 
+const FrameGuard::Call* FrameGuard::OldestMessage() const {
+  const Call* oldest = nullptr;
+  for (const Call& call : calls_) {
+    // Of a call that was reset no more bytes come.
+    if (call.message_left > 0 && !call.reset_held && (oldest == nullptr || call.since < oldest->since)) oldest = &call;
+  }
+  return oldest;
+}
+
 bool FrameGuard::IsSlow(absl::Duration now, absl::Duration grace, double bytes_per_second) const {
-  return std::any_of(calls_.begin(), calls_.end(), [&](const Call& call) {
-    const double seconds = absl::ToDoubleSeconds(now - call.since);
-    return call.message_left > 0 && now - call.since > grace &&
-           static_cast<double>(call.unfinished()) < bytes_per_second * seconds;
-  });
+  const Call* const oldest = OldestMessage();
+  if (oldest == nullptr || now - oldest->since <= grace) return false;
+  const auto received = static_cast<double>(received_ - oldest->received);
+  return received < bytes_per_second * absl::ToDoubleSeconds(now - oldest->since);
+}
+
+double FrameGuard::HoldingTime(absl::Duration now) const {
+  const Call* const oldest = OldestMessage();
+  if (oldest == nullptr) return 0;
+  const double seconds = std::max(1.0, absl::ToDoubleSeconds(now - oldest->since));
+  const auto received = static_cast<double>(std::max<uint64_t>(1, received_ - oldest->received));
+  return static_cast<double>(unfinished_) * seconds / received;
 }
 
 void FrameGuard::RestartMessages(absl::Duration now) {
-  for (Call& call : calls_) call.since = now;
+  for (Call& call : calls_) {
+    call.since = now;
+    call.received = received_;
+  }
 }
 
 bool FrameGuard::request_pending() const {
   return std::any_of(calls_.begin(), calls_.end(), [](const Call& call) { return call.request_whole; });
 }
 
-size_t FrameGuard::OnClientBytes(std::string_view bytes, absl::Duration now) {
-  waits_ = false;
-  size_t at = 0;
-  if (progress_ == Progress::kSilent) {
-    const size_t have = std::min(bytes.size(), kPreface.size());
-    if (bytes.substr(0, have) != kPreface.substr(0, have)) Violate("no HTTP/2 connection preface");
-    if (violation_.has_value() || have < kPreface.size()) return 0;
-    progress_ = Progress::kGreeted;
-    at = kPreface.size();
-  }
-  while (!violation_.has_value() && at < bytes.size()) {
-    if (left_ > 0) {
-      const std::string_view payload = bytes.substr(at, left_);
-      OnClientPayload(payload, now);
-      left_ -= payload.size();
-      at += payload.size();
-      continue;
-    }
-    if (bytes.size() - at < kHeaderBytes) break;
-    if (!BeginClientFrame(ParseHeader(Unsigned(bytes.data() + at)), now)) break;
-    at += kHeaderBytes;
-  }
-  return violation_.has_value() ? 0 : at;
+void FrameGuard::EndFor(std::string what, bool calm) {
+  if (!violation_.has_value()) violation_ = Violation{.what = std::move(what), .calm = calm};
 }
 
-bool FrameGuard::BeginClientFrame(const Frame& frame, absl::Duration now) {
-  if (block_frames_ > 0 && frame.type != kContinuation) return Violate("a header block without its end");
+FrameGuard::Passed FrameGuard::OnClientBytes(char* bytes, size_t size, absl::Duration now) {
+  waits_ = false;
+  Passed passed;
+  const auto pass = [&passed, bytes](size_t count, bool keep) {
+    if (keep && passed.kept != passed.taken) std::memmove(bytes + passed.kept, bytes + passed.taken, count);
+    if (keep) passed.kept += count;
+    passed.taken += count;
+  };
+  if (progress_ == Progress::kSilent) {
+    const size_t have = std::min(size, kPreface.size());
+    if (std::string_view(bytes, have) != kPreface.substr(0, have)) Violate("no HTTP/2 connection preface");
+    if (violation_.has_value() || have < kPreface.size()) return {};
+    progress_ = Progress::kGreeted;
+    pass(kPreface.size(), true);
+  }
+  while (!violation_.has_value() && passed.taken < size) {
+    if (left_ > 0) {
+      const std::string_view payload(bytes + passed.taken, std::min(left_, size - passed.taken));
+      OnClientPayload(payload, now);
+      left_ -= payload.size();
+      pass(payload.size(), !drop_);
+      continue;
+    }
+    if (size - passed.taken < kHeaderBytes || (block_frames_ == 0 && !for_server_.empty())) break;
+    if (!BeginClientFrame(bytes + passed.taken, now)) break;
+    pass(kHeaderBytes, !drop_);
+  }
+  if (violation_.has_value()) return {};
+  return passed;
+}
+
+bool FrameGuard::BeginClientFrame(char* header, absl::Duration now) {
+  const Frame frame = ParseHeader(header);
+  if (block_frames_ > 0 && frame.type != kContinuationFrame) return Violate("a header block without its end");
+  if (block_frames_ == 0 && (work_.Level(now) < 0 || totals_->work.Level(now) < 0)) return Wait();
+  double price = kPriceOfFrame;
+  drop_ = false;
   switch (frame.type) {
-    case kData:
-      if (frame.size == 0 && (frame.flags & kEndStream) == 0) Allow(empty_data_, now, "frames without data");
+    case kDataFrame:
+      if (frame.size >= kPricelessBytes) price = 0;
       break;
-    case kHeaders:
-      if (!BeginHeaders(frame, now)) return false;
+    case kHeadersFrame:
+      if (!BeginHeaders(frame)) return false;
+      if (block_aside_) MoveAside(header, frame.stream);
+      price = kPriceOfCall + kPriceOfHeaderByte * static_cast<double>(frame.size);
       break;
-    case kContinuation:
+    case kContinuationFrame:
       if (!BeginContinuation(frame)) return false;
+      if (block_aside_) MoveAside(header, frame.stream);
+      price += kPriceOfHeaderByte * static_cast<double>(frame.size);
       break;
-    case kRstStream:
+    case kRstStreamFrame:
       OnReset(frame, now);
+      if (!drop_) price = kPriceOfReset;
       break;
-    case kSettings:
-      Allow(settings_, now, "SETTINGS");
+    case kSettingsFrame:
+      price = kPriceOfSettings;
+      if ((frame.flags & kAck) == 0 && !OweReply()) return false;
       break;
-    case kPing:
-      Allow(pings_, now, "PING");
+    case kPingFrame:
+      price = kPriceOfPing;
+      if ((frame.flags & kAck) == 0 && !OweReply()) return false;
       break;
-    case kWindowUpdate:
-      Allow(window_updates_, now, "WINDOW_UPDATE");
+    case kWindowUpdateFrame:
+      drop_ = frame.stream != 0 && Find(frame.stream) == nullptr;
       break;
     default:
-      Allow(others_, now, "frames of other types");
       break;
   }
-  if (violation_.has_value()) return false;
-  if (frame.type == kData || frame.type == kHeaders) ++num_call_frames_;
+  work_.Spend(price, now);
+  totals_->work.Spend(price, now);
+  if (frame.type == kDataFrame || frame.type == kHeadersFrame) ++num_call_frames_;
   frame_ = frame;
   left_ = frame.size;
   padding_ = 0;
-  pad_length_due_ = frame.type == kData && (frame.flags & kPadded) != 0;
+  pad_length_due_ = frame.type == kDataFrame && (frame.flags & kPadded) != 0;
   return true;
 }
 
-bool FrameGuard::BeginHeaders(const Frame& frame, absl::Duration now) {
+bool FrameGuard::BeginHeaders(const Frame& frame) {
   // gRPC takes the padding for fields.
   if ((frame.flags & kPadded) != 0) return Violate("headers with padding");
   if (frame.size > limits_.max_header_bytes) {
     return Violate(absl::StrCat("headers of ", frame.size, " bytes, at most ", limits_.max_header_bytes));
   }
-  if (frame.stream > last_stream_) {
-    const bool crowded = totals_->open_calls >= limits_.crowd;
-    const int limit = progress_ != Progress::kServed ? limits_.max_open_calls_unproven
-                      : crowded                      ? limits_.max_open_calls_in_crowd
-                                                     : limits_.max_open_calls;
-    if (static_cast<int>(calls_.size()) >= limit) {
-      waits_ = true;
-      return false;
-    }
+  if (for_client_.size() >= limits_.max_refusal_bytes) return Wait();
+  block_aside_ = IsOfClient(frame.stream) && Find(frame.stream) == nullptr;
+  if (block_aside_ && frame.stream > last_stream_) {
     last_stream_ = frame.stream;
-    calls_.push_back({.stream = frame.stream});
-    ++totals_->open_calls;
-    if (progress_ == Progress::kGreeted) progress_ = Progress::kAsked;
-  } else if (!Allow(others_, now, "headers of calls that have begun")) {
-    return false;
+    const std::string why = WhyNoCall();
+    if (why.empty()) {
+      Open(frame.stream);
+      block_aside_ = false;
+    } else {
+      AppendFrame(for_client_, kHeadersFrame, kEndHeaders | kEndStream, frame.stream, RefusalBlock(why));
+    }
   }
   priority_left_ = (frame.flags & kPriority) != 0 ? kPriorityBytes : 0;
   fields_.BeginBlock();
   block_bytes_ = frame.size;
   block_frames_ = (frame.flags & kEndHeaders) != 0 ? 0 : 1;
   return true;
+}
+
+std::string FrameGuard::WhyNoCall() const {
+  const auto open = static_cast<int>(calls_.size());
+  if (open >= limits_.max_open_calls) {
+    return absl::StrCat("this connection has ", open, " open calls, at most ", limits_.max_open_calls);
+  }
+  if (open < limits_.few_calls) return "";
+  if (totals_->silent_calls >= limits_.max_silent_calls) {
+    return absl::StrCat("all connections have ", totals_->silent_calls, " calls without a request, at most ",
+                        limits_.max_silent_calls);
+  }
+  if (progress_ != Progress::kServed && totals_->unserved_calls >= limits_.max_unserved_calls) {
+    return absl::StrCat("new connections have ", totals_->unserved_calls, " open calls, at most ",
+                        limits_.max_unserved_calls);
+  }
+  return "";
+}
+
+void FrameGuard::Open(uint32_t stream) {
+  calls_.push_back({.stream = stream});
+  ++totals_->silent_calls;
+  if (progress_ != Progress::kServed) ++totals_->unserved_calls;
+  if (progress_ == Progress::kGreeted) progress_ = Progress::kAsked;
 }
 
 bool FrameGuard::BeginContinuation(const Frame& frame) {
@@ -167,19 +261,36 @@ bool FrameGuard::BeginContinuation(const Frame& frame) {
 }
 
 void FrameGuard::OnReset(const Frame& frame, absl::Duration now) {
-  const Call* const call = Find(frame.stream);
-  // Who resets what has just been answered was too late, not rude.
-  if (call == nullptr) {
-    Allow(others_, now, "resets of calls that are over");
-    return;
+  Call* const call = Find(frame.stream);
+  drop_ = true;
+  if (call == nullptr || call->reset_held) return;
+  if (AllowReset(now)) {
+    drop_ = false;
+    Remove(call);
+  } else {
+    call->reset_held = true;
+    ++num_held_resets_;
   }
-  if (AllowReset(now)) Remove(call);
+}
+
+void FrameGuard::ReleaseResets(absl::Duration now) {
+  for (size_t i = 0; num_held_resets_ > 0 && i < calls_.size();) {
+    if (!calls_[i].reset_held) {
+      ++i;
+      continue;
+    }
+    if (!AllowReset(now)) return;
+    std::string reason;
+    AppendUint32(reason, static_cast<uint32_t>(Http2Error::kCancel));
+    AppendFrame(for_server_, kRstStreamFrame, 0, calls_[i].stream, reason);
+    Remove(&calls_[i]);
+  }
 }
 
 void FrameGuard::OnClientPayload(std::string_view bytes, absl::Duration now) {
-  if (frame_.type == kHeaders || frame_.type == kContinuation) {
+  if (frame_.type == kHeadersFrame || frame_.type == kContinuationFrame) {
     OnHeaderBytes(bytes);
-  } else if (frame_.type == kData) {
+  } else if (frame_.type == kDataFrame) {
     OnDataBytes(bytes, now);
   }
 }
@@ -211,6 +322,7 @@ void FrameGuard::OnDataBytes(std::string_view bytes, absl::Duration now) {
   }
   Call* const call = Find(frame_.stream);
   if (call == nullptr) return;
+  received_ += bytes.size();
   unfinished_ -= call->unfinished();
   OnMessageBytes(*call, bytes, now);
   unfinished_ += call->unfinished();
@@ -233,12 +345,14 @@ void FrameGuard::OnMessageBytes(Call& call, std::string_view bytes, absl::Durati
       }
       call.message_left = call.size;
       call.since = now;
+      call.received = received_ - bytes.size();
     } else {
       const size_t taken = static_cast<size_t>(std::min<uint64_t>(call.message_left, bytes.size()));
       call.message_left -= taken;
       bytes.remove_prefix(taken);
     }
     if (call.message_left == 0) {
+      if (!call.request_whole) --totals_->silent_calls;
       call.request_whole = true;
       call.prefix_have = 0;
       call.size = 0;
@@ -246,54 +360,74 @@ void FrameGuard::OnMessageBytes(Call& call, std::string_view bytes, absl::Durati
   }
 }
 
-void FrameGuard::OnServerBytes(std::string_view bytes) {
-  while (!bytes.empty()) {
-    if (server_left_ > 0) {
-      const size_t taken = std::min(server_left_, bytes.size());
-      server_left_ -= taken;
-      bytes.remove_prefix(taken);
+size_t FrameGuard::OnServerBytes(std::string_view bytes) {
+  size_t at = 0;
+  while (at < bytes.size()) {
+    if (server_.left > 0) {
+      const size_t taken = std::min(server_.left, bytes.size() - at);
+      server_.left -= taken;
+      at += taken;
       continue;
     }
-    const size_t taken = std::min(kHeaderBytes - server_header_have_, bytes.size());
-    std::memcpy(server_header_ + server_header_have_, bytes.data(), taken);
-    server_header_have_ += taken;
-    bytes.remove_prefix(taken);
-    if (server_header_have_ < kHeaderBytes) return;
-    server_header_have_ = 0;
-    const Frame frame = ParseHeader(server_header_);
-    server_left_ = frame.size;
+    if (!for_client_.empty() && server_.began && server_between_frames()) return at;
+    const size_t taken = std::min(kHeaderBytes - server_.header_have, bytes.size() - at);
+    std::memcpy(server_.header + server_.header_have, bytes.data() + at, taken);
+    server_.header_have += taken;
+    at += taken;
+    if (server_.header_have < kHeaderBytes) break;
+    server_.header_have = 0;
+    const Frame frame = ParseHeader(server_.header);
+    server_.left = frame.size;
+    server_.began = true;
     OnServerFrame(frame);
   }
+  return at;
 }
 
 void FrameGuard::OnServerFrame(const Frame& frame) {
   Call* const call = Find(frame.stream);
-  if (frame.type == kData || frame.type == kHeaders) ++num_call_frames_;
-  if (frame.type == kData && frame.size > 0) {
-    window_updates_.Give(2);
+  if (frame.type == kHeadersFrame || frame.type == kContinuationFrame)
+    server_.in_block = (frame.flags & kEndHeaders) == 0;
+  if (frame.type == kDataFrame || frame.type == kHeadersFrame) ++num_call_frames_;
+  if ((frame.type == kPingFrame || frame.type == kSettingsFrame) && (frame.flags & kAck) != 0) {
+    num_owed_replies_ = std::max(0, num_owed_replies_ - 1);
+  }
+  if (frame.type == kDataFrame && frame.size > 0) {
+    const bool first = call != nullptr && !std::exchange(call->answered, true);
+    const double worth = kWorthOfData + (first ? kWorthOfAnswer : 0);
+    work_.Give(worth);
+    totals_->work.Give(worth);
+    if (progress_ != Progress::kServed) totals_->unserved_calls -= static_cast<int64_t>(calls_.size());
     progress_ = Progress::kServed;
-    if (call != nullptr) call->answered = true;
+    // It was an honest call, and permits a reset, its own among them.
+    if (first) {
+      resets_.Give(1);
+      ++num_answered_;
+    }
   }
-  const bool ends =
-      frame.type == kRstStream || ((frame.type == kData || frame.type == kHeaders) && (frame.flags & kEndStream) != 0);
-  if (!ends || call == nullptr) return;
-  if (call->answered) {
-    resets_.Give(1);
-    ++num_answered_;
-  }
-  Remove(call);
+  const bool ends = frame.type == kRstStreamFrame ||
+                    ((frame.type == kDataFrame || frame.type == kHeadersFrame) && (frame.flags & kEndStream) != 0);
+  if (ends && call != nullptr) Remove(call);
 }
 
 bool FrameGuard::AllowReset(absl::Duration now) {
+  if (resets_.Level(now) < 1) return false;
   // Who has had no answer yet must not use up what the others share.
   const bool crowded = progress_ != Progress::kServed || !totals_->resets.Take(now);
-  const auto few = static_cast<double>(std::max<int64_t>(limits_.max_resets_in_crowd, num_answered_));
-  if (crowded && limits_.resets.burst - resets_.Level(now) >= few) return Violate("too many reset calls");
-  return Allow(resets_, now, "reset calls");
+  const auto few = static_cast<double>(std::max<int64_t>(limits_.few_resets, num_answered_));
+  if (crowded && limits_.resets.burst - resets_.Level(now) >= few) return false;
+  return resets_.Take(now);
 }
 
-bool FrameGuard::Allow(base::TokenBucket& bucket, absl::Duration now, const char* what) {
-  return bucket.Take(now) || Violate(absl::StrCat("too many ", what));
+bool FrameGuard::OweReply() {
+  if (num_owed_replies_ >= limits_.max_unread_replies) return Wait();
+  ++num_owed_replies_;
+  return true;
+}
+
+bool FrameGuard::Wait() {
+  waits_ = true;
+  return false;
 }
 
 FrameGuard::Call* FrameGuard::Find(uint32_t stream) {
@@ -305,9 +439,11 @@ FrameGuard::Call* FrameGuard::Find(uint32_t stream) {
 
 void FrameGuard::Remove(const Call* call) {
   unfinished_ -= call->unfinished();
+  if (!call->request_whole) --totals_->silent_calls;
+  if (progress_ != Progress::kServed) --totals_->unserved_calls;
+  if (call->reset_held) --num_held_resets_;
   calls_[static_cast<size_t>(call - calls_.data())] = calls_.back();
   calls_.pop_back();
-  --totals_->open_calls;
 }
 
 bool FrameGuard::Violate(std::string what, uint32_t stream) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/rpc/door/frame.h"
 
 namespace troupe::rpc {
 namespace {
@@ -17,22 +18,6 @@ namespace {
 // Bytes that a client has sent before it hears that it has to go: closing over unread bytes would take from it what it
 // has not read, either. As much as the windows that it was given.
 constexpr size_t kMaxLingerBytes = size_t{12} << 20;
-// RFC 9113, section 7; gRPC makes RESOURCE_EXHAUSTED of it.
-constexpr uint32_t kEnhanceYourCalm = 11;
-constexpr uint8_t kRstStreamType = 3, kGoawayType = 7;
-
-void AppendUint32(std::string& out, uint32_t value) {
-  for (int shift = 24; shift >= 0; shift -= 8) out.push_back(static_cast<char>(value >> shift & 0xff));
-}
-
-std::string FrameBytes(uint8_t type, uint32_t stream, const std::string& payload) {
-  std::string frame;
-  AppendUint32(frame, static_cast<uint32_t>(payload.size()) << 8 | type);
-  frame.push_back(0);
-  AppendUint32(frame, stream);
-  return frame + payload;
-}
-
 bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 }  // namespace
@@ -78,11 +63,11 @@ void RelayedConnection::OnServerReady(uint32_t events) {
 
 bool RelayedConnection::Advance(absl::Duration now, int max_reads) {
   // Answers first: they may permit what the client has sent meanwhile.
-  bool more = AdvanceDown();
+  bool more = AdvanceDown(now);
   if (!done() && open_) more = AdvanceUp(now, max_reads) || more;
   if (!done() && open_ && guard_.violation().has_value()) {
     SayGoodbye(*guard_.violation());
-    more = AdvanceDown() || more;
+    more = AdvanceDown(now) || more;
   }
   if (done()) return false;
   if (up_.eof || down_.eof) leaving_since_ = std::min(leaving_since_, now);
@@ -92,6 +77,7 @@ bool RelayedConnection::Advance(absl::Duration now, int max_reads) {
 
 bool RelayedConnection::AdvanceUp(absl::Duration now, int max_reads) {
   int reads = 0;
+  guard_.ReleaseResets(now);
   for (int i = 0; i < kMovesPerTurn; ++i) {
     Permit(now);
     if (guard_.violation().has_value() || needs_server()) return false;
@@ -99,6 +85,9 @@ bool RelayedConnection::AdvanceUp(absl::Duration now, int max_reads) {
     if (up_.sendable()) {
       moved = Send(server_, server_writable_, up_);
       // gRPC has closed: what it said before that comes down.
+      if (moved == Moved::kEnd) up_.eof = true;
+    } else if (!guard_.for_server().empty() && guard_.client_between_frames()) {
+      moved = SendText(server_, server_writable_, guard_.for_server());
       if (moved == Moved::kEnd) up_.eof = true;
     } else if (!up_.eof && !guard_.waits()) {
       if (reads++ == max_reads) return client_readable_ && max_reads > 0;
@@ -126,26 +115,41 @@ void RelayedConnection::EndUp() {
 
 void RelayedConnection::Permit(absl::Duration now) {
   if (up_.permitted == up_.end) return;
-  up_.permitted +=
-      guard_.OnClientBytes(std::string_view(up_.buffer.bytes.get() + up_.permitted, up_.end - up_.permitted), now);
+  char* const waiting = up_.buffer.bytes.get() + up_.permitted;
+  const size_t size = up_.end - up_.permitted;
+  const FrameGuard::Passed passed = guard_.OnClientBytes(waiting, size, now);
+  const size_t dropped = passed.taken - passed.kept;
+  if (dropped > 0) std::memmove(waiting + passed.kept, waiting + passed.taken, size - passed.taken);
+  up_.permitted += passed.kept;
+  up_.end -= dropped;
+  if (up_.empty()) Recycle(up_);
 }
 
-bool RelayedConnection::AdvanceDown() {
+void RelayedConnection::PermitDown() {
+  down_.permitted +=
+      guard_.OnServerBytes(std::string_view(down_.buffer.bytes.get() + down_.permitted, down_.end - down_.permitted));
+}
+
+bool RelayedConnection::AdvanceDown(absl::Duration now) {
   for (int i = 0; i < kMovesPerTurn; ++i) {
     Moved moved = Moved::kNothing;
-    if (down_.sendable()) {
-      moved = Send(client_, client_writable_, down_);
+    if (down_.sendable() || may_answer()) {
+      const size_t before = guard_.for_client().size();
+      moved = down_.sendable() ? Send(client_, client_writable_, down_)
+                               : SendText(client_, client_writable_, guard_.for_client());
+      said_part_ = !guard_.for_client().empty() && (said_part_ || guard_.for_client().size() < before);
       if (moved == Moved::kEnd) {
         client_.Close();  // nobody is left to tell
         return false;
       }
+      unread_since_ = moved == Moved::kSome ? absl::InfiniteDuration() : std::min(unread_since_, now);
+    } else if (down_.permitted < down_.end) {
+      PermitDown();
+      moved = Moved::kSome;
     } else if (!down_.eof && server_.valid()) {
       moved = Read(server_, server_readable_, down_);
       if (moved == Moved::kEnd) down_.eof = true;
-      if (moved == Moved::kSome) {
-        guard_.OnServerBytes(std::string_view(down_.buffer.bytes.get() + down_.permitted, down_.end - down_.permitted));
-        down_.permitted = down_.end;
-      }
+      if (moved == Moved::kSome) PermitDown();
     }
     if (moved != Moved::kSome) break;
     if (i + 1 == kMovesPerTurn) return true;
@@ -200,6 +204,18 @@ RelayedConnection::Moved RelayedConnection::Send(const Descriptor& to, bool& wri
   return Moved::kEnd;
 }
 
+RelayedConnection::Moved RelayedConnection::SendText(const Descriptor& to, bool& writable, std::string& text) {
+  if (!writable) return Moved::kNothing;
+  const ssize_t sent = send(to.fd(), text.data(), text.size(), MSG_NOSIGNAL);
+  if (sent >= 0) {
+    text.erase(0, static_cast<size_t>(sent));
+    return Moved::kSome;
+  }
+  if (errno == EINTR) return Moved::kSome;
+  writable = !WouldBlock(errno);
+  return writable ? Moved::kEnd : Moved::kNothing;
+}
+
 void RelayedConnection::Recycle(Pipe& pipe) {
   if (pipe.buffer.bytes != nullptr) buffers_->Give(std::exchange(pipe.buffer, {}));
   pipe.begin = pipe.permitted = pipe.end = 0;
@@ -212,17 +228,17 @@ void RelayedConnection::SayGoodbye(const FrameGuard::Violation& violation) {
   Recycle(up_);
   up_.eof = down_.eof = true;
   // Words have a place between two frames only.
-  if (!guard_.server_between_frames()) return;
+  if (said_part_ || down_.permitted < down_.end || !guard_.server_between_frames()) return;
   std::string words;
   if (violation.stream != 0) {
     std::string reset;
-    AppendUint32(reset, kEnhanceYourCalm);
-    words += FrameBytes(kRstStreamType, violation.stream, reset);
+    AppendUint32(reset, static_cast<uint32_t>(Http2Error::kEnhanceYourCalm));
+    AppendFrame(words, kRstStreamFrame, 0, violation.stream, reset);
   }
   std::string goaway;
   AppendUint32(goaway, 0x7fffffff);
-  AppendUint32(goaway, kEnhanceYourCalm);
-  words += FrameBytes(kGoawayType, 0, absl::StrCat(goaway, violation.what));
+  AppendUint32(goaway, static_cast<uint32_t>(violation.calm ? Http2Error::kNone : Http2Error::kEnhanceYourCalm));
+  AppendFrame(words, kGoawayFrame, 0, 0, absl::StrCat(goaway, violation.what));
   if (down_.buffer.bytes == nullptr) down_.buffer = buffers_->Take();
   if (down_.buffer.size - down_.end < words.size()) return;
   std::memcpy(down_.buffer.bytes.get() + down_.end, words.data(), words.size());

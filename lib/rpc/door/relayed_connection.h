@@ -67,8 +67,11 @@ class RelayedConnection {
   void RestartMessages(absl::Duration now) { guard_.RestartMessages(now); }
 
   const FrameGuard& guard() const { return guard_; }
-  /// It has to go, as if its client had broken a limit; with the next Advance.
-  void EndFor(std::string what) { guard_.EndFor(std::move(what)); }
+  /// It has to go, as if its client had broken a limit, or, where that is `calm`, without a fault; with the next
+  /// Advance.
+  void EndFor(std::string what, bool calm = false) { guard_.EndFor(std::move(what), calm); }
+  /// Since when the client has taken nothing of what waits for it; an infinite future while nothing waits.
+  absl::Duration unread_since() const { return unread_since_; }
   bool done() const { return !client_.valid(); }
   /// Bytes of the client so far.
   uint64_t received_bytes() const { return received_bytes_; }
@@ -90,11 +93,14 @@ class RelayedConnection {
   enum class Moved { kNothing, kSome, kEnd };
 
   bool AdvanceUp(absl::Duration now, int max_reads);
-  bool AdvanceDown();
+  bool AdvanceDown(absl::Duration now);
+  bool may_answer() { return !guard_.for_client().empty() && guard_.server_began() && guard_.server_between_frames(); }
   void EndUp();
   void Permit(absl::Duration now);
+  void PermitDown();
   Moved Read(const Descriptor& from, bool& readable, Pipe& pipe);
   Moved Send(const Descriptor& to, bool& writable, Pipe& pipe);
+  Moved SendText(const Descriptor& to, bool& writable, std::string& text);
   void Recycle(Pipe& pipe);
   void SayGoodbye(const FrameGuard::Violation& violation);
   void Linger();
@@ -108,7 +114,9 @@ class RelayedConnection {
   bool client_readable_ = false, client_writable_ = true;
   bool server_readable_ = false, server_writable_ = true;
   bool told_server_ = false, told_client_ = false;  ///< that no more bytes come
+  bool said_part_ = false;                          ///< of for_client(): the rest has to come next
   absl::Duration leaving_since_ = absl::InfiniteDuration();
+  absl::Duration unread_since_ = absl::InfiniteDuration();
   size_t lingered_bytes_ = 0;
   uint64_t received_bytes_ = 0;
 };
