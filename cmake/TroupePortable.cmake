@@ -103,7 +103,7 @@ add_dependencies(troupe_bundled troupe_product)
 # walked again on every path that leads to them, minutes in all.
 function(_troupe_needs_libtorch out target)
   get_property(known GLOBAL PROPERTY _troupe_needs_libtorch_${target})
-  if(NOT known STREQUAL "")
+  if(NOT "${known}" STREQUAL "") # quoted: an unset variable is a word of its own here
     set(${out} ${known} PARENT_SCOPE)
     return()
   endif()
