@@ -308,6 +308,66 @@ class AmplifiedStreams(Unfinished):
              ("/troupe.v1.Rollout/Stream", b"", b"\x72\x00"), ("/troupe.v1.Weights/Subscribe", b"", b"\x1a\x00")]
 
 
+class UnreadAnswers(Flood):
+    """Whole queries of 1024 rows, one after the other on many streams, whose answers the client never reads. Counts MiB."""
+
+    STREAMS = 60
+    QUERY = http2.message(http2.query_bytes("shared", [[0.1, 0.0, -0.2, 0.0]] * 1024))
+
+    def run(self, count, batches):
+        while time.monotonic() < self.deadline and self.sent < count:
+            try:
+                sock = http2.connect(self.address, 2)
+            except OSError:
+                time.sleep(0.01)
+                continue
+            self.connections += 1
+            try:
+                self.one(sock, count)
+            except OSError:
+                self.closed += 1
+            finally:
+                sock.close()
+
+    def one(self, sock, count):
+        streams = range(1, 1 + 2 * self.STREAMS, 2)
+        block = http2.header_block("/troupe.v1.Query/StreamActions")
+        sock.sendall(HELLO + b"".join(frame(HEADERS, END_HEADERS, stream, block) for stream in streams))
+        windows, incoming, initial = dict.fromkeys([0, *streams], 65535), b"", 65535
+        unsent = dict.fromkeys(streams, self.QUERY)
+        while time.monotonic() < self.deadline and self.sent < count:
+            moved = False
+            for stream, rest in unsent.items():
+                size = min(len(rest), 16384, windows[0], windows[stream])
+                if size <= 0:
+                    continue
+                sock.settimeout(max(0.01, self.deadline - time.monotonic()))
+                sock.sendall(frame(DATA, 0, stream, rest[:size]))
+                unsent[stream] = rest[size:] or self.QUERY
+                windows[0], windows[stream], moved = windows[0] - size, windows[stream] - size, True
+                self.sent += size / 2**20
+            # Windows that the server gives are read, and none is given: answers wait once they have 65,535 bytes.
+            if select.select([sock], [], [], 0 if moved else 0.05)[0]:
+                got = sock.recv(1 << 16)
+                if not got:
+                    raise OSError
+                incoming += got
+            frames, incoming = http2.split_frames(incoming)
+            for kind, flags, stream, body in frames:
+                if kind == WINDOW_UPDATE and stream in windows:
+                    windows[stream] += struct.unpack(">I", body)[0]
+                elif kind == SETTINGS and not flags & ACK:
+                    for number, value in struct.iter_unpack(">HI", body):
+                        if number == 4:
+                            windows = {of: window + (value - initial if of else 0) for of, window in windows.items()}
+                            initial = value
+                    sock.sendall(frame(SETTINGS, ACK, 0))
+                elif kind == PING and not flags & ACK:
+                    sock.sendall(frame(PING, ACK, 0, body))
+                elif kind == http2.GOAWAY:
+                    raise OSError
+
+
 def hold_connections(address, count, seconds, first_bytes):
     """Connects `count` times at once and keeps what it gets; a connection that was closed is made anew."""
     deadline = time.monotonic() + seconds
@@ -370,7 +430,7 @@ FLOODS = {
     "big_headers": big_headers,
     "many_fields": many_fields,
 }
-MODES = sorted([*HOLDS, *FLOODS, "message", "gzip", "settings_unread", "unfinished", "amplified", "amplified_streams"])
+MODES = sorted([*HOLDS, *FLOODS, "message", "gzip", "settings_unread", "unfinished", "amplified", "amplified_streams", "unread_answers"])
 
 
 def raise_descriptor_limit():
@@ -402,6 +462,8 @@ def main():
         kind, batches = Amplified, tuple
     elif options.mode == "amplified_streams":
         kind, batches = AmplifiedStreams, tuple
+    elif options.mode == "unread_answers":
+        kind, batches = UnreadAnswers, tuple
     elif options.mode == "settings_unread":
         kind, batches = Unread, settings
     else:

@@ -57,6 +57,7 @@ ATTACKS = {
     "unfinished": (["unfinished", "--count", "1000000", "--clients", "20"], 12, ["unfinished", "--count", "1000000", "--clients", "3"], 2, None),
     "amplified": (["amplified", "--count", "1000000", "--clients", "8"], 12, ["amplified", "--count", "1000000"], 2, None),
     "amplified_streams": (["amplified_streams", "--count", "1000000", "--clients", "8"], 12, None, 0, None),
+    "unread_answers": (["unread_answers", "--count", "1000000", "--clients", "20"], 12, None, 0, None),
     "settings": (["settings", "--count", "50000"], 3, ["settings", "--count", "50000"], 1.5, None),
     "settings_unread": (["settings_unread", "--count", "50000"], 3, ["settings_unread", "--count", "50000"], 1, None),
     "pings": (["pings", "--count", "200000"], 3, ["pings", "--count", "100000"], 1, None),

@@ -301,7 +301,11 @@ void ConnectionRelay::RemoveGreeted(int64_t id, const Entry& entry) {
 
 int ConnectionRelay::MaxReads(int64_t id, Entry& entry) {
   entry.waits = false;
-  if (entry.worker || unfinished_others_ < options_.unfinished.others_in_turn) return RelayedConnection::kMovesPerTurn;
+  if (entry.worker) return RelayedConnection::kMovesPerTurn;
+  // One buffer at a time, so that what many connections have together is known before they have much more.
+  if (unfinished_others_ < options_.unfinished.others_in_turn && bytes_in_turn_ < options_.unfinished.bytes_in_turn) {
+    return 1;
+  }
   entry.waits =
       IsLarge(id, entry) && (id != large_.begin()->second || bytes_in_turn_ >= options_.unfinished.bytes_in_turn);
   return entry.waits ? 0 : 1;
@@ -365,6 +369,8 @@ void ConnectionRelay::EndSlowest(bool worker, absl::Duration now) {
   entry.connection->EndFor(absl::StrCat("all messages that are not whole have ", UnfinishedOf(worker),
                                         " bytes, and this connection's come in the most slowly"));
   UnfinishedOf(worker) -= std::exchange(entry.unfinished, 0);
+  // gRPC needs a moment to give its memory back, before the next one may take as much.
+  bytes_in_turn_ = options_.unfinished.bytes_in_turn * 2;
   large_.erase({entry.turn, slowest->first});
   active_.insert(slowest->first);
 }
@@ -378,7 +384,7 @@ void ConnectionRelay::End(int64_t id, const std::string& why, absl::Duration now
 }
 
 void ConnectionRelay::Sweep(absl::Duration now) {
-  bytes_in_turn_ = 0;
+  bytes_in_turn_ -= std::min(bytes_in_turn_, options_.unfinished.bytes_in_turn);
   ActivateFirstLarge();
   PromoteWorkers();
   std::vector<int64_t> overdue;

@@ -27,7 +27,7 @@ namespace troupe::rpc {
 /// messages would take the longest to become whole. Workers are those whose Hello was accepted.
 struct UnfinishedLimits {
   uint64_t workers = uint64_t{160} << 20;
-  uint64_t others = uint64_t{32} << 20;
+  uint64_t others = uint64_t{28} << 20;
   /// From here on others with more than `small` wait, but for the one that came first of them: large messages become
   /// whole one after the other, at most so many bytes of them in a tenth of a second.
   uint64_t others_in_turn = uint64_t{4} << 20;

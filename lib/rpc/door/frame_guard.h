@@ -39,7 +39,7 @@ struct FrameLimits {
   base::Rate resets_of_all = {1024, 256};
 
   /// Of messages that have begun and are not whole: gRPC keeps those bytes.
-  uint64_t max_unfinished_bytes = uint64_t{32} << 20;
+  uint64_t max_unfinished_bytes = uint64_t{28} << 20;
   /// Answers to PING and SETTINGS that gRPC owes the client, who may not read them; and our refusals.
   int max_unread_replies = 256;
   size_t max_refusal_bytes = 16 << 10;
