@@ -234,6 +234,7 @@ class GuestsTest(unittest.TestCase):
                     refused = body
                 window += struct.unpack(">I", body)[0] if kind == WINDOW_UPDATE and stream == 0 else 0
         self.assertIn(IN_WORDS.encode(), refused)
+        self.assertRegex(self.server.log_text(), f'call refused peer=127.0.0.1:[0-9]+ reason="{IN_WORDS}"')
         while window < 40000:
             window += sum(struct.unpack(">I", body)[0] for kind, _, stream, body in raw.frames() if kind == WINDOW_UPDATE and stream == 0)
         # One of the held calls is asked, and is answered; then there is a place.

@@ -257,7 +257,9 @@ void ConnectionRelay::Advance(int64_t id, Entry& entry, absl::Duration now) {
   const bool large = IsLarge(id, entry);
   const uint64_t received = entry.connection->received_bytes();
   const uint64_t call_frames = entry.connection->guard().num_call_frames();
+  const int64_t refused = totals_.num_refused;
   const bool more = entry.connection->Advance(now, max_reads);
+  if (totals_.num_refused > refused) Tell(refused_, "call refused", entry, totals_.last_refusal, now);
   if (large) bytes_in_turn_ += entry.connection->received_bytes() - received;
   if (entry.connection->guard().num_call_frames() != call_frames) entry.active_at = now;
   BookUnfinished(id, entry, now);
@@ -427,13 +429,13 @@ void ConnectionRelay::Remove(int64_t id) {
   entries_.erase(found);
 }
 
-void ConnectionRelay::Warn(const Entry& entry, const std::string& why, absl::Duration now) {
-  ++num_closed_;
-  if (now < last_warning_ + kRelayWarningInterval) return;
-  last_warning_ = now;
-  TROUPE_WARN("connection closed peer={} reason=\"{}\" closed_since_last_line={}", entry.peer.ToString(), why,
-              num_closed_);
-  num_closed_ = 0;
+void ConnectionRelay::Tell(Told& told, const char* what, const Entry& entry, const std::string& why,
+                           absl::Duration now) {
+  ++told.count;
+  if (now < told.last + kRelayWarningInterval) return;
+  told.last = now;
+  TROUPE_WARN("{} peer={} reason=\"{}\" since_last_line={}", what, entry.peer.ToString(), why, told.count);
+  told.count = 0;
 }
 
 }  // namespace troupe::rpc

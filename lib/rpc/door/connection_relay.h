@@ -157,7 +157,15 @@ class ConnectionRelay {
   void Sweep(absl::Duration now);
   bool Overdue(Entry& entry, absl::Duration now) const;
   void Remove(int64_t id);
-  void Warn(const Entry& entry, const std::string& why, absl::Duration now);
+  /// What is told of in one line of the log every ten seconds, whatever happens.
+  struct Told {
+    absl::Duration last = -absl::InfiniteDuration();
+    int64_t count = 0;  ///< since that line
+  };
+  void Tell(Told& told, const char* what, const Entry& entry, const std::string& why, absl::Duration now);
+  void Warn(const Entry& entry, const std::string& why, absl::Duration now) {
+    Tell(closed_, "connection closed", entry, why, now);
+  }
 
   const RelayOptions options_;
   Descriptor epoll_;
@@ -180,8 +188,7 @@ class ConnectionRelay {
   /// Connections that were idle when it was last looked, by host, and since when; the longest time last.
   std::map<std::string, std::vector<std::pair<absl::Duration, int64_t>>> idle_;
   absl::Duration next_look_for_idle_ = -absl::InfiniteDuration();
-  absl::Duration last_warning_ = -absl::InfiniteDuration();
-  int64_t num_closed_ = 0;  ///< since the last warning
+  Told closed_, refused_;
 };
 
 }  // namespace troupe::rpc

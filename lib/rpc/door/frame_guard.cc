@@ -214,6 +214,8 @@ bool FrameGuard::BeginHeaders(const Frame& frame) {
       block_aside_ = false;
     } else {
       AppendFrame(for_client_, kHeadersFrame, kEndHeaders | kEndStream, frame.stream, RefusalBlock(why));
+      ++totals_->num_refused;
+      totals_->last_refusal = why;
     }
   }
   priority_left_ = (frame.flags & kPriority) != 0 ? kPriorityBytes : 0;

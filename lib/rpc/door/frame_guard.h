@@ -57,6 +57,8 @@ struct FrameTotals {
   int64_t silent_calls = 0;    ///< see FrameLimits
   int64_t unserved_calls = 0;  ///< see FrameLimits
   base::TokenBucket resets, work;
+  int64_t num_refused = 0;   ///< calls
+  std::string last_refusal;  ///< why the last one was
 };
 
 /// Reads the frames of one HTTP/2 connection as they pass by in both directions. It says when the client has sent what

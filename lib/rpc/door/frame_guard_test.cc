@@ -443,6 +443,8 @@ TEST_F(FrameGuardTest, CallsBeyondAConnectionsAreRefusedInWords) {
   ASSERT_TRUE(Send(more + data + body));
   EXPECT_EQ(passed_, calls + Aside(more.substr(0, 13)) + Aside(more.substr(13)) + data + body)
       << "no frame waits, and gRPC sees all headers and all data";
+  EXPECT_EQ(totals_.num_refused, 1);
+  EXPECT_EQ(totals_.last_refusal, "this connection has 6 open calls, at most 6");
   const std::string said = Said();
   EXPECT_EQ(said.substr(3, 6), (FrameOf(kHeadersType, kEndOfHeaders | kEndOfStream, 13).substr(3)));
   EXPECT_TRUE(absl::StrContains(said, "this connection has 6 open calls, at most 6")) << said;
