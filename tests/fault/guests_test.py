@@ -26,7 +26,7 @@ from http2 import ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, SET
 PROGRAM = ""
 STREAM = "/troupe.v1.Query/StreamActions"
 SECONDS = 2.0
-# What an expired or cancelled call may hear; nothing else may, and an innocent one hears nothing of the kind.
+# Calls may hear this beside expired ones, whose resets are held.
 IN_WORDS = "this connection has 64 open calls, at most 64"
 
 

@@ -61,7 +61,8 @@ struct RelayOptions {
   absl::Duration idle_stay = absl::Seconds(1);
   absl::Duration idle_call_stay = absl::Seconds(60);
   int64_t max_unproven_for_idle = 64;
-  /// Who has read nothing for so long of what waits for it is closed; never a worker, which may be stopped.
+  /// A client that reads nothing for so long, while answers wait for it, is closed; never a worker, which may be
+  /// stopped.
   absl::Duration unread_stay = absl::Seconds(10);
   base::Clock* clock = nullptr;
   PeerBook* peers = nullptr;
@@ -157,7 +158,7 @@ class ConnectionRelay {
   void Sweep(absl::Duration now);
   bool Overdue(Entry& entry, absl::Duration now) const;
   void Remove(int64_t id);
-  /// What is told of in one line of the log every ten seconds, whatever happens.
+  /// A kind of event that has one line of the log every ten seconds, however often it happens.
   struct Told {
     absl::Duration last = -absl::InfiniteDuration();
     int64_t count = 0;  ///< since that line

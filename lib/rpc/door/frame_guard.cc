@@ -16,12 +16,12 @@ constexpr uint32_t kPrefixBytes = 5;
 
 constexpr size_t kPriorityBytes = 5;
 
-/// What a frame costs gRPC, in microseconds of its time, as docs/adr/0056-what-a-client-costs.md has measured it.
+/// The price of a frame: microseconds of gRPC's time, as docs/adr/0056-what-a-client-costs.md has measured it.
 constexpr double kPriceOfCall = 40, kPriceOfReset = 100, kPriceOfPing = 11, kPriceOfSettings = 2,
                  kPriceOfHeaderByte = 0.002, kPriceOfFrame = 0.5;
 /// Data of so many bytes and more are what a connection is for.
 constexpr size_t kPricelessBytes = 64;
-/// What data from the server gives back: the PING and the window updates that follow it, and, the first of a call, what
+/// Data from the server gives time back: the PING and the window updates that follow it, and, the first of a call, what
 /// that call and its reset cost.
 constexpr double kWorthOfData = kPriceOfPing + 4 * kPriceOfFrame, kWorthOfAnswer = kPriceOfCall + kPriceOfReset;
 
@@ -83,7 +83,7 @@ FrameGuard::Frame FrameGuard::ParseHeader(const char* bytes) {
 const FrameGuard::Call* FrameGuard::OldestMessage() const {
   const Call* oldest = nullptr;
   for (const Call& call : calls_) {
-    // Of a call that was reset no more bytes come.
+    // No more bytes come for a call that was reset.
     if (call.message_left > 0 && !call.reset_held && (oldest == nullptr || call.since < oldest->since)) oldest = &call;
   }
   return oldest;

@@ -14,8 +14,8 @@
 
 namespace troupe::rpc {
 
-/// What a connection may cost. Above a limit of form it is closed; above any other one its next frame waits, or its
-/// next call is refused in words. Honest clients stay below, or are slowed down.
+/// The costs that a connection may cause. Above a limit of form it is closed; above any other one its next frame waits,
+/// or its next call is refused in words. Honest clients stay below, or are slowed down.
 struct FrameLimits {
   // Form.
   size_t max_message_bytes = 0;
@@ -38,7 +38,7 @@ struct FrameLimits {
   int few_resets = 8;
   base::Rate resets_of_all = {1024, 256};
 
-  /// Of messages that have begun and are not whole: gRPC keeps those bytes.
+  /// Bytes of messages that have begun and are not whole: gRPC keeps them.
   uint64_t max_unfinished_bytes = uint64_t{28} << 20;
   /// Answers to PING and SETTINGS that gRPC owes the client, who may not read them; and our refusals.
   int max_unread_replies = 256;
@@ -49,7 +49,7 @@ struct FrameLimits {
   base::Rate work_of_all = {500'000, 200'000};
 };
 
-/// What the connections of one server have in common. Confined to their thread.
+/// The state that the connections of one server share. Confined to their thread.
 struct FrameTotals {
   FrameTotals(const FrameLimits& limits, absl::Duration now)
       : resets(limits.resets_of_all, now), work(limits.work_of_all, now) {}
@@ -117,7 +117,8 @@ class FrameGuard {
   void EndFor(std::string what, bool calm);
   /// Bytes of the messages that have begun and are not whole.
   uint64_t unfinished_bytes() const { return unfinished_; }
-  /// Whether a message has not become whole in `grace`, and so few bytes a second of all messages came since it began.
+  /// True where a message has not become whole in `grace`, and so few bytes a second of all messages came since it
+  /// began.
   bool IsSlow(absl::Duration now, absl::Duration grace, double bytes_per_second) const;
   /// Seconds that its unfinished bytes would take at the rate at which its messages come in; 0: it has none.
   double HoldingTime(absl::Duration now) const;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "lib/rpc/door/frame.h"
 #include <gtest/gtest.h>
 
 namespace troupe::rpc {
@@ -17,17 +18,10 @@ namespace {
 using Progress = FrameGuard::Progress;
 
 const std::string kHello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-constexpr uint8_t kEndOfStream = 1, kEndOfHeaders = 4, kWithPadding = 8, kWithPriority = 0x20;
-constexpr uint8_t kDataType = 0, kHeadersType = 1, kPriorityType = 2, kResetType = 3, kSettingsType = 4, kPingType = 6,
-                  kWindowUpdateType = 8, kContinuationType = 9;
-
 std::string FrameOf(uint8_t type, uint8_t flags, uint32_t stream, const std::string& payload = "") {
   std::string frame;
-  for (const int shift : {16, 8, 0}) frame.push_back(static_cast<char>(payload.size() >> shift & 0xff));
-  frame.push_back(static_cast<char>(type));
-  frame.push_back(static_cast<char>(flags));
-  for (const int shift : {24, 16, 8, 0}) frame.push_back(static_cast<char>(stream >> shift & 0xff));
-  return frame + payload;
+  AppendFrame(frame, type, flags, stream, payload);
+  return frame;
 }
 
 std::string MessageOf(size_t size, const std::string& bytes) {
@@ -36,13 +30,13 @@ std::string MessageOf(size_t size, const std::string& bytes) {
   return message + bytes;
 }
 
-std::string Call(uint32_t stream) { return FrameOf(kHeadersType, kEndOfHeaders, stream, "headers"); }
-std::string Reset(uint32_t stream) { return FrameOf(kResetType, 0, stream, std::string("\0\0\0\x8", 4)); }
+std::string Call(uint32_t stream) { return FrameOf(kHeadersFrame, kEndHeaders, stream, "headers"); }
+std::string Reset(uint32_t stream) { return FrameOf(kRstStreamFrame, 0, stream, std::string("\0\0\0\x8", 4)); }
 std::string Answer(uint32_t stream) {
-  return FrameOf(kHeadersType, kEndOfHeaders, stream, "ok") + FrameOf(kDataType, 0, stream, MessageOf(2, "hi")) +
-         FrameOf(kHeadersType, kEndOfHeaders | kEndOfStream, stream, "trailers");
+  return FrameOf(kHeadersFrame, kEndHeaders, stream, "ok") + FrameOf(kDataFrame, 0, stream, MessageOf(2, "hi")) +
+         FrameOf(kHeadersFrame, kEndHeaders | kEndStream, stream, "trailers");
 }
-std::string Refusal(uint32_t stream) { return FrameOf(kHeadersType, kEndOfHeaders | kEndOfStream, stream, "no"); }
+std::string Refusal(uint32_t stream) { return FrameOf(kHeadersFrame, kEndHeaders | kEndStream, stream, "no"); }
 
 class FrameGuardTest : public ::testing::Test {
  protected:
@@ -83,7 +77,7 @@ class FrameGuardTest : public ::testing::Test {
   }
   void Serve(const std::string& bytes) { ASSERT_EQ(guard_->OnServerBytes(bytes), bytes.size()); }
   std::string Why() const { return guard_->violation() ? guard_->violation()->what : ""; }
-  /// What the guard itself tells the client, or the server.
+  /// The guard's own words to the client, and to the server.
   std::string Said() { return std::exchange(guard_->for_client(), ""); }
   std::string Injected() { return std::exchange(guard_->for_server(), ""); }
 
@@ -96,16 +90,16 @@ class FrameGuardTest : public ::testing::Test {
 
 TEST_F(FrameGuardTest, AnHonestCallPasses) {
   EXPECT_EQ(guard_->progress(), Progress::kSilent);
-  EXPECT_TRUE(Send(kHello + FrameOf(kSettingsType, 0, 0)));
+  EXPECT_TRUE(Send(kHello + FrameOf(kSettingsFrame, 0, 0)));
   EXPECT_EQ(guard_->progress(), Progress::kGreeted);
   EXPECT_TRUE(Send(Call(1)));
   EXPECT_EQ(guard_->progress(), Progress::kAsked);
   EXPECT_FALSE(guard_->request_pending());
-  EXPECT_TRUE(Send(FrameOf(kDataType, kEndOfStream, 1, MessageOf(1000, std::string(1000, 'x')))));
+  EXPECT_TRUE(Send(FrameOf(kDataFrame, kEndStream, 1, MessageOf(1000, std::string(1000, 'x')))));
   EXPECT_TRUE(guard_->request_pending());
   EXPECT_EQ(totals_.unserved_calls, 1);
   EXPECT_EQ(totals_.silent_calls, 0);
-  Serve(FrameOf(kSettingsType, 0, 0) + Answer(1));
+  Serve(FrameOf(kSettingsFrame, 0, 0) + Answer(1));
   EXPECT_EQ(guard_->progress(), Progress::kServed);
   EXPECT_FALSE(guard_->request_pending());
   EXPECT_FALSE(guard_->has_open_calls());
@@ -135,7 +129,7 @@ TEST_F(FrameGuardTest, HalfAFrameHeaderWaits) {
 
 TEST_F(FrameGuardTest, ATooLargeMessageIsRefusedAtItsPrefix) {
   EXPECT_TRUE(Send(kHello + Call(1) + Call(3)));
-  EXPECT_FALSE(Send(FrameOf(kDataType, 0, 3, MessageOf(1001, "x"))));
+  EXPECT_FALSE(Send(FrameOf(kDataFrame, 0, 3, MessageOf(1001, "x"))));
   EXPECT_EQ(Why(), "a message of 1001 bytes, at most 1000");
   EXPECT_EQ(guard_->violation()->stream, 3u);
 }
@@ -144,25 +138,25 @@ TEST_F(FrameGuardTest, ATooLargeMessageIsRefusedAtItsPrefix) {
 TEST_F(FrameGuardTest, AMessageMayLieAnyhowInFrames) {
   EXPECT_TRUE(Send(kHello + Call(1)));
   const std::string two = MessageOf(3, "abc") + MessageOf(0, "") + MessageOf(1000, std::string(1000, 'x'));
-  for (const char byte : two) EXPECT_TRUE(Send(FrameOf(kDataType, 0, 1, std::string(1, byte))));
-  EXPECT_TRUE(Send(FrameOf(kDataType, 0, 1, two + MessageOf(1001, "").substr(0, 4))));
-  EXPECT_FALSE(Send(FrameOf(kDataType, 0, 1, MessageOf(1001, "").substr(4))));
+  for (const char byte : two) EXPECT_TRUE(Send(FrameOf(kDataFrame, 0, 1, std::string(1, byte))));
+  EXPECT_TRUE(Send(FrameOf(kDataFrame, 0, 1, two + MessageOf(1001, "").substr(0, 4))));
+  EXPECT_FALSE(Send(FrameOf(kDataFrame, 0, 1, MessageOf(1001, "").substr(4))));
   EXPECT_EQ(Why(), "a message of 1001 bytes, at most 1000");
 }
 
 TEST_F(FrameGuardTest, PaddingIsNoPartOfAMessage) {
   EXPECT_TRUE(Send(kHello + Call(1)));
   const std::string padded = std::string(1, '\x3') + MessageOf(2, "ab") + std::string(3, '\xff');
-  EXPECT_TRUE(Send(FrameOf(kDataType, kWithPadding, 1, padded)));
-  EXPECT_TRUE(Send(FrameOf(kDataType, 0, 1, MessageOf(1, "c"))));
-  EXPECT_FALSE(Send(FrameOf(kDataType, kWithPadding, 1, "\x05xyz")));
+  EXPECT_TRUE(Send(FrameOf(kDataFrame, kPadded, 1, padded)));
+  EXPECT_TRUE(Send(FrameOf(kDataFrame, 0, 1, MessageOf(1, "c"))));
+  EXPECT_FALSE(Send(FrameOf(kDataFrame, kPadded, 1, "\x05xyz")));
   EXPECT_EQ(Why(), "a frame of data with more padding than bytes");
 }
 
 TEST_F(FrameGuardTest, MessagesThatAreNotWholeAreBoundedTogether) {
   limits_.max_unfinished_bytes = 1500;
   Restart();
-  const auto part = [](uint32_t stream, const std::string& bytes) { return FrameOf(kDataType, 0, stream, bytes); };
+  const auto part = [](uint32_t stream, const std::string& bytes) { return FrameOf(kDataFrame, 0, stream, bytes); };
   ASSERT_TRUE(Send(kHello + Call(1) + Call(3) + Call(5)));
   ASSERT_TRUE(Send(part(1, MessageOf(1000, std::string(900, 'x')))));
   ASSERT_TRUE(Send(part(3, MessageOf(1000, std::string(600, 'x')))));
@@ -184,17 +178,17 @@ TEST_F(FrameGuardTest, AConnectionIsSlowWhenAMessageTakesLongAndLittleComes) {
   now_ += absl::Seconds(60);
   EXPECT_FALSE(slow()) << "a call without a message may last";
   EXPECT_EQ(guard_->HoldingTime(now_), 0);
-  ASSERT_TRUE(Send(FrameOf(kDataType, 0, 1, MessageOf(1000, std::string(95, 'x')))));
+  ASSERT_TRUE(Send(FrameOf(kDataFrame, 0, 1, MessageOf(1000, std::string(95, 'x')))));
   now_ += absl::Seconds(2);
   EXPECT_FALSE(slow());
   now_ += absl::Seconds(1);
   EXPECT_TRUE(slow());
   EXPECT_NEAR(guard_->HoldingTime(now_), 3, 1e-9);
-  ASSERT_TRUE(Send(FrameOf(kDataType, 0, 3, MessageOf(900, std::string(200, 'x')))));
+  ASSERT_TRUE(Send(FrameOf(kDataFrame, 0, 3, MessageOf(900, std::string(200, 'x')))));
   EXPECT_FALSE(slow()) << "all messages share the connection: 300 bytes in 3 s";
   now_ += absl::Seconds(2);
   EXPECT_TRUE(slow());
-  ASSERT_TRUE(Send(FrameOf(kDataType, 0, 1, std::string(905, 'x'))));
+  ASSERT_TRUE(Send(FrameOf(kDataFrame, 0, 1, std::string(905, 'x'))));
   EXPECT_FALSE(slow()) << "it is whole, and the other one has just begun";
   now_ += absl::Seconds(20);
   EXPECT_TRUE(slow());
@@ -215,13 +209,13 @@ TEST_F(FrameGuardTest, ResetsBeyondTheirRateAreHeldUntilTheirTimeComes) {
   guard_->ReleaseResets(now_);
   EXPECT_EQ(Injected(), "");
   now_ += absl::Seconds(1);
-  ASSERT_TRUE(Send(FrameOf(kDataType, 0, 13, MessageOf(9, "12345")).substr(0, 12)));
+  ASSERT_TRUE(Send(FrameOf(kDataFrame, 0, 13, MessageOf(9, "12345")).substr(0, 12)));
   guard_->ReleaseResets(now_);
   EXPECT_FALSE(guard_->client_between_frames());
   EXPECT_EQ(guard_->for_server(), Reset(11)) << "between two frames of the client";
   EXPECT_FALSE(guard_->holds_resets());
   passed_.clear();
-  EXPECT_FALSE(Send(FrameOf(kDataType, 0, 13, MessageOf(9, "12345")).substr(12) + Call(15)));
+  EXPECT_FALSE(Send(FrameOf(kDataFrame, 0, 13, MessageOf(9, "12345")).substr(12) + Call(15)));
   EXPECT_EQ(held_, Call(15)) << "the reset has to go first";
   EXPECT_TRUE(guard_->client_between_frames());
   Injected();
@@ -284,7 +278,7 @@ TEST_F(FrameGuardTest, ACallThatWasAnsweredMayBeReset) {
   ASSERT_TRUE(Send(kHello));
   for (uint32_t stream = 1; stream < 201; stream += 2) {
     ASSERT_TRUE(Send(Call(stream)));
-    Serve(FrameOf(kDataType, 0, stream, "answer"));
+    Serve(FrameOf(kDataFrame, 0, stream, "answer"));
     ASSERT_TRUE(Send(Reset(stream)));
     ASSERT_FALSE(guard_->holds_resets()) << stream;
   }
@@ -295,10 +289,10 @@ TEST_F(FrameGuardTest, WhatComesForACallThatIsOverGoesNowhere) {
   ASSERT_TRUE(Send(kHello + Call(1)));
   Serve(Refusal(1));
   passed_.clear();
-  ASSERT_TRUE(Send(Reset(1) + FrameOf(kWindowUpdateType, 0, 1, "1234") + Reset(7)));
+  ASSERT_TRUE(Send(Reset(1) + FrameOf(kWindowUpdateFrame, 0, 1, "1234") + Reset(7)));
   EXPECT_EQ(passed_, "");
-  ASSERT_TRUE(Send(FrameOf(kDataType, 0, 1, "late") + FrameOf(kWindowUpdateType, 0, 0, "1234")));
-  EXPECT_EQ(passed_, FrameOf(kDataType, 0, 1, "late") + FrameOf(kWindowUpdateType, 0, 0, "1234"))
+  ASSERT_TRUE(Send(FrameOf(kDataFrame, 0, 1, "late") + FrameOf(kWindowUpdateFrame, 0, 0, "1234")));
+  EXPECT_EQ(passed_, FrameOf(kDataFrame, 0, 1, "late") + FrameOf(kWindowUpdateFrame, 0, 0, "1234"))
       << "gRPC counts the data, and the window is the connection's";
   for (int i = 0; i < 1000; ++i) ASSERT_TRUE(Send(Reset(1)));
   EXPECT_EQ(Why(), "");
@@ -306,12 +300,12 @@ TEST_F(FrameGuardTest, WhatComesForACallThatIsOverGoesNowhere) {
 
 TEST_F(FrameGuardTest, WorkWithoutAnAnswerHasARate) {
   limits_.work = {100, 1000};
-  const std::vector<std::string> floods = {FrameOf(kSettingsType, 1, 0),
-                                           FrameOf(kPingType, 1, 0, "12345678"),
-                                           FrameOf(kWindowUpdateType, 0, 0, "1234"),
-                                           FrameOf(kDataType, 0, 1),
-                                           FrameOf(kDataType, 0, 1, MessageOf(0, "")),
-                                           FrameOf(kPriorityType, 0, 1, "12345"),
+  const std::vector<std::string> floods = {FrameOf(kSettingsFrame, 1, 0),
+                                           FrameOf(kPingFrame, 1, 0, "12345678"),
+                                           FrameOf(kWindowUpdateFrame, 0, 0, "1234"),
+                                           FrameOf(kDataFrame, 0, 1),
+                                           FrameOf(kDataFrame, 0, 1, MessageOf(0, "")),
+                                           FrameOf(2, 0, 1, "12345"),
                                            FrameOf(77, 0, 1, "12345"),
                                            Call(1),
                                            Reset(99)};
@@ -347,46 +341,46 @@ TEST_F(FrameGuardTest, WhatTheServerSendsPaysForWhatItsClientSends) {
   Restart();
   ASSERT_TRUE(Send(kHello));
   for (uint32_t stream = 1; stream < 20'001; stream += 2) {
-    ASSERT_TRUE(Send(Call(stream) + FrameOf(kPingType, 0, 0, "12345678") + FrameOf(kWindowUpdateType, 0, 0, "1234") +
-                     FrameOf(kWindowUpdateType, 0, stream, "1234") + FrameOf(kWindowUpdateType, 0, stream, "1234")))
+    ASSERT_TRUE(Send(Call(stream) + FrameOf(kPingFrame, 0, 0, "12345678") + FrameOf(kWindowUpdateFrame, 0, 0, "1234") +
+                     FrameOf(kWindowUpdateFrame, 0, stream, "1234") + FrameOf(kWindowUpdateFrame, 0, stream, "1234")))
         << stream;
-    Serve(Answer(stream) + FrameOf(kPingType, 1, 0, "12345678"));
+    Serve(Answer(stream) + FrameOf(kPingFrame, 1, 0, "12345678"));
   }
 }
 
 TEST_F(FrameGuardTest, WhoDoesNotReadWhatItIsOwedIsNotRead) {
-  const std::string ping = FrameOf(kPingType, 0, 0, "12345678"), settings = FrameOf(kSettingsType, 0, 0);
+  const std::string ping = FrameOf(kPingFrame, 0, 0, "12345678"), settings = FrameOf(kSettingsFrame, 0, 0);
   ASSERT_TRUE(Send(kHello + ping + settings + ping));
   for (const std::string& frame : {ping, settings}) {
     EXPECT_FALSE(Send(frame));
     EXPECT_TRUE(guard_->waits());
-    Serve(FrameOf(kSettingsType, 0, 0) + FrameOf(kPingType, 0, 0, "12345678"));
+    Serve(FrameOf(kSettingsFrame, 0, 0) + FrameOf(kPingFrame, 0, 0, "12345678"));
     EXPECT_FALSE(Send("")) << "that was no answer";
-    Serve(FrameOf(frame == ping ? kPingType : kSettingsType, 1, 0));
+    Serve(FrameOf(frame == ping ? kPingFrame : kSettingsFrame, 1, 0));
     EXPECT_TRUE(Send(""));
   }
-  EXPECT_TRUE(Send(FrameOf(kPingType, 1, 0, "12345678") + FrameOf(kSettingsType, 1, 0))) << "answers need none";
+  EXPECT_TRUE(Send(FrameOf(kPingFrame, 1, 0, "12345678") + FrameOf(kSettingsFrame, 1, 0))) << "answers need none";
   EXPECT_EQ(Why(), "");
 }
 
 TEST_F(FrameGuardTest, HeadersAreBounded) {
   ASSERT_TRUE(Send(kHello));
-  EXPECT_FALSE(Send(FrameOf(kHeadersType, kEndOfHeaders, 1, std::string(101, 'x'))));
+  EXPECT_FALSE(Send(FrameOf(kHeadersFrame, kEndHeaders, 1, std::string(101, 'x'))));
   EXPECT_EQ(Why(), "headers of 101 bytes, at most 100");
 
   Restart();
-  ASSERT_TRUE(Send(kHello + FrameOf(kHeadersType, 0, 1, std::string(90, 'x'))));
-  EXPECT_FALSE(Send(FrameOf(kContinuationType, 0, 1, std::string(11, 'x'))));
+  ASSERT_TRUE(Send(kHello + FrameOf(kHeadersFrame, 0, 1, std::string(90, 'x'))));
+  EXPECT_FALSE(Send(FrameOf(kContinuationFrame, 0, 1, std::string(11, 'x'))));
   EXPECT_EQ(Why(), "headers of more than 100 bytes");
 
   Restart();
-  ASSERT_TRUE(Send(kHello + FrameOf(kHeadersType, 0, 1)));
-  ASSERT_TRUE(Send(FrameOf(kContinuationType, 0, 1) + FrameOf(kContinuationType, 0, 1)));
-  EXPECT_FALSE(Send(FrameOf(kContinuationType, 0, 1)));
+  ASSERT_TRUE(Send(kHello + FrameOf(kHeadersFrame, 0, 1)));
+  ASSERT_TRUE(Send(FrameOf(kContinuationFrame, 0, 1) + FrameOf(kContinuationFrame, 0, 1)));
+  EXPECT_FALSE(Send(FrameOf(kContinuationFrame, 0, 1)));
   EXPECT_EQ(Why(), "headers in more than 3 frames");
 
   Restart();
-  ASSERT_TRUE(Send(kHello + FrameOf(kHeadersType, 0, 1)));
+  ASSERT_TRUE(Send(kHello + FrameOf(kHeadersFrame, 0, 1)));
   EXPECT_FALSE(Send(Call(3)));
   EXPECT_EQ(Why(), "a header block without its end");
 }
@@ -397,29 +391,29 @@ TEST_F(FrameGuardTest, FieldsOfHeadersAreBounded) {
   limits_.max_header_fields = 10;
   const auto fields = [](size_t count) { return std::string(count, '\xbe'); };
   Restart();
-  ASSERT_TRUE(Send(kHello + FrameOf(kHeadersType, kEndOfHeaders, 1, fields(10))));
-  ASSERT_TRUE(Send(FrameOf(kHeadersType, kEndOfHeaders, 3, fields(10)))) << "each block has its own";
-  EXPECT_FALSE(Send(FrameOf(kHeadersType, kEndOfHeaders, 5, fields(11))));
+  ASSERT_TRUE(Send(kHello + FrameOf(kHeadersFrame, kEndHeaders, 1, fields(10))));
+  ASSERT_TRUE(Send(FrameOf(kHeadersFrame, kEndHeaders, 3, fields(10)))) << "each block has its own";
+  EXPECT_FALSE(Send(FrameOf(kHeadersFrame, kEndHeaders, 5, fields(11))));
   EXPECT_EQ(Why(), "headers of more than 10 fields");
 
   Restart();
-  ASSERT_TRUE(Send(kHello + FrameOf(kHeadersType, 0, 1, fields(6)) + FrameOf(kContinuationType, 0, 1, fields(4))));
-  EXPECT_FALSE(Send(FrameOf(kContinuationType, kEndOfHeaders, 1, fields(1))));
+  ASSERT_TRUE(Send(kHello + FrameOf(kHeadersFrame, 0, 1, fields(6)) + FrameOf(kContinuationFrame, 0, 1, fields(4))));
+  EXPECT_FALSE(Send(FrameOf(kContinuationFrame, kEndHeaders, 1, fields(1))));
   EXPECT_EQ(Why(), "headers of more than 10 fields");
 
   // A text is no field, wherever the frames are cut, and the five bytes of a priority are none.
   Restart();
-  ASSERT_TRUE(Send(kHello + FrameOf(kHeadersType, kWithPriority, 1, "\xbe\xbe\xbe\xbe\xbe\x40\x01n\x20" + fields(12))));
-  ASSERT_TRUE(Send(FrameOf(kContinuationType, kEndOfHeaders, 1, fields(20 + 9))));
-  ASSERT_TRUE(Send(FrameOf(kHeadersType, kEndOfHeaders, 3, "\x40\x01n")));
-  EXPECT_TRUE(Send(FrameOf(kHeadersType, kEndOfHeaders, 5, "\x40\x01n\x1f"))) << "a block that broke off is over";
+  ASSERT_TRUE(Send(kHello + FrameOf(kHeadersFrame, kPriority, 1, "\xbe\xbe\xbe\xbe\xbe\x40\x01n\x20" + fields(12))));
+  ASSERT_TRUE(Send(FrameOf(kContinuationFrame, kEndHeaders, 1, fields(20 + 9))));
+  ASSERT_TRUE(Send(FrameOf(kHeadersFrame, kEndHeaders, 3, "\x40\x01n")));
+  EXPECT_TRUE(Send(FrameOf(kHeadersFrame, kEndHeaders, 5, "\x40\x01n\x1f"))) << "a block that broke off is over";
 
   Restart();
-  EXPECT_FALSE(Send(kHello + FrameOf(kHeadersType, kEndOfHeaders | kWithPadding, 1, "\x01\xbe\xbe")));
+  EXPECT_FALSE(Send(kHello + FrameOf(kHeadersFrame, kEndHeaders | kPadded, 1, "\x01\xbe\xbe")));
   EXPECT_EQ(Why(), "headers with padding");
 
   Restart();
-  EXPECT_FALSE(Send(kHello + FrameOf(kHeadersType, kEndOfHeaders, 1, "\xff\x80\x80\x80\x80\x80\x01")));
+  EXPECT_FALSE(Send(kHello + FrameOf(kHeadersFrame, kEndHeaders, 1, "\xff\x80\x80\x80\x80\x80\x01")));
   EXPECT_EQ(Why(), "headers that are not HPACK");
 }
 
@@ -437,23 +431,23 @@ TEST_F(FrameGuardTest, CallsBeyondAConnectionsAreRefusedInWords) {
   for (uint32_t stream = 1; stream < 13; stream += 2) calls += Call(stream);
   ASSERT_TRUE(Send(calls)) << "as many before the first answer as later";
   EXPECT_EQ(Said(), "");
-  const std::string more = FrameOf(kHeadersType, 0, 13, "some") + FrameOf(kContinuationType, kEndOfHeaders, 13, "more");
-  const std::string data = FrameOf(kDataType, kEndOfStream, 13, MessageOf(3, "abc"));
-  const std::string body = FrameOf(kDataType, kEndOfStream, 3, MessageOf(3, "abc"));
+  const std::string more = FrameOf(kHeadersFrame, 0, 13, "some") + FrameOf(kContinuationFrame, kEndHeaders, 13, "more");
+  const std::string data = FrameOf(kDataFrame, kEndStream, 13, MessageOf(3, "abc"));
+  const std::string body = FrameOf(kDataFrame, kEndStream, 3, MessageOf(3, "abc"));
   ASSERT_TRUE(Send(more + data + body));
   EXPECT_EQ(passed_, calls + Aside(more.substr(0, 13)) + Aside(more.substr(13)) + data + body)
       << "no frame waits, and gRPC sees all headers and all data";
   EXPECT_EQ(totals_.num_refused, 1);
   EXPECT_EQ(totals_.last_refusal, "this connection has 6 open calls, at most 6");
   const std::string said = Said();
-  EXPECT_EQ(said.substr(3, 6), (FrameOf(kHeadersType, kEndOfHeaders | kEndOfStream, 13).substr(3)));
+  EXPECT_EQ(said.substr(3, 6), (FrameOf(kHeadersFrame, kEndHeaders | kEndStream, 13).substr(3)));
   EXPECT_TRUE(absl::StrContains(said, "this connection has 6 open calls, at most 6")) << said;
   EXPECT_TRUE(absl::StrContains(said, std::string("grpc-status\x01"
                                                   "8",
                                                   13)));
   passed_.clear();
-  ASSERT_TRUE(Send(FrameOf(kHeadersType, kEndOfHeaders | kEndOfStream, 13, "trailers")));
-  EXPECT_EQ(passed_, Aside(FrameOf(kHeadersType, kEndOfHeaders | kEndOfStream, 13, "trailers")))
+  ASSERT_TRUE(Send(FrameOf(kHeadersFrame, kEndHeaders | kEndStream, 13, "trailers")));
+  EXPECT_EQ(passed_, Aside(FrameOf(kHeadersFrame, kEndHeaders | kEndStream, 13, "trailers")))
       << "a call that was refused must not begin after all";
   EXPECT_EQ(Said(), "");
   Serve(Refusal(1));
@@ -468,7 +462,7 @@ TEST_F(FrameGuardTest, BeyondAFewCallsAllConnectionsShareSilentAndNewOnes) {
   EXPECT_EQ(Said(), "") << "a few of each connection";
   ASSERT_TRUE(Send(Call(5)));
   EXPECT_TRUE(absl::StrContains(Said(), "all connections have 22 calls without a request, at most 20"));
-  ASSERT_TRUE(Send(FrameOf(kDataType, 0, 1, MessageOf(3, "abc")) + FrameOf(kDataType, 0, 3, MessageOf(3, "abc"))));
+  ASSERT_TRUE(Send(FrameOf(kDataFrame, 0, 1, MessageOf(3, "abc")) + FrameOf(kDataFrame, 0, 3, MessageOf(3, "abc"))));
   totals_.silent_calls -= 20;
   EXPECT_EQ(totals_.silent_calls, 0);
   totals_.unserved_calls += 20;
@@ -499,8 +493,8 @@ TEST_F(FrameGuardTest, ARefusalStandsBetweenTwoFramesOfTheServer) {
   Restart();
   ASSERT_TRUE(Send(kHello + Call(1) + Call(3)));
   EXPECT_FALSE(guard_->server_began()) << "the server's settings are the connection's first frame";
-  const std::string settings = FrameOf(kSettingsType, 0, 0, "123456"), data = FrameOf(kDataType, 0, 1, "data");
-  const std::string block = FrameOf(kHeadersType, 0, 1, "some") + FrameOf(kContinuationType, kEndOfHeaders, 1, "more");
+  const std::string settings = FrameOf(kSettingsFrame, 0, 0, "123456"), data = FrameOf(kDataFrame, 0, 1, "data");
+  const std::string block = FrameOf(kHeadersFrame, 0, 1, "some") + FrameOf(kContinuationFrame, kEndHeaders, 1, "more");
   EXPECT_EQ(guard_->OnServerBytes(settings + block), settings.size());
   EXPECT_TRUE(guard_->server_between_frames());
   Said();
@@ -535,14 +529,14 @@ TEST_F(FrameGuardTest, KnowsWhetherTheServerIsBetweenFrames) {
 
 // However the bytes are cut, the same passes and the same is found.
 TEST_F(FrameGuardTest, CutsChangeNothing) {
-  const std::vector<std::string> endings = {"", FrameOf(kDataType, 0, 5, MessageOf(5000, "x")),
-                                            FrameOf(kHeadersType, kEndOfHeaders, 7, std::string(101, 'x')),
+  const std::vector<std::string> endings = {"", FrameOf(kDataFrame, 0, 5, MessageOf(5000, "x")),
+                                            FrameOf(kHeadersFrame, kEndHeaders, 7, std::string(101, 'x')),
                                             "x" + kHello};
-  std::string conversation = kHello + FrameOf(kSettingsType, 0, 0) + Call(1);
-  conversation += FrameOf(kDataType, kWithPadding, 1, std::string(1, '\x2') + MessageOf(6, "abcdef") + "pp");
-  conversation += FrameOf(kDataType, kEndOfStream, 1, MessageOf(700, std::string(700, 'y')));
-  conversation += FrameOf(kHeadersType, 0, 3, "some") + FrameOf(kContinuationType, kEndOfHeaders, 3, "more");
-  conversation += Reset(3) + FrameOf(kPingType, 1, 0, "12345678") + Call(5);
+  std::string conversation = kHello + FrameOf(kSettingsFrame, 0, 0) + Call(1);
+  conversation += FrameOf(kDataFrame, kPadded, 1, std::string(1, '\x2') + MessageOf(6, "abcdef") + "pp");
+  conversation += FrameOf(kDataFrame, kEndStream, 1, MessageOf(700, std::string(700, 'y')));
+  conversation += FrameOf(kHeadersFrame, 0, 3, "some") + FrameOf(kContinuationFrame, kEndHeaders, 3, "more");
+  conversation += Reset(3) + FrameOf(kPingFrame, 1, 0, "12345678") + Call(5);
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
   std::mt19937 random(seed);

@@ -1,4 +1,4 @@
-// What a relay does with messages that are not whole.
+// Messages that are not whole, of many connections.
 
 #include <string>
 #include <vector>

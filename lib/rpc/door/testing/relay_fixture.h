@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "lib/base/clock.h"
 #include "lib/rpc/door/connection_relay.h"
+#include "lib/rpc/door/frame.h"
 #include <gtest/gtest.h>
 
 namespace troupe::rpc {
@@ -23,11 +24,8 @@ inline const std::string kGreeting = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 inline std::string Frame(uint8_t type, uint8_t flags, uint32_t stream, const std::string& payload = "") {
   std::string frame;
-  for (const int shift : {16, 8, 0}) frame.push_back(static_cast<char>(payload.size() >> shift & 0xff));
-  frame.push_back(static_cast<char>(type));
-  frame.push_back(static_cast<char>(flags));
-  for (const int shift : {24, 16, 8, 0}) frame.push_back(static_cast<char>(stream >> shift & 0xff));
-  return frame + payload;
+  AppendFrame(frame, type, flags, stream, payload);
+  return frame;
 }
 
 inline const std::string kCallBegins = Frame(1, 4, 1, "headers");
