@@ -153,7 +153,7 @@ FrameGuard::Passed FrameGuard::OnClientBytes(char* bytes, size_t size, absl::Dur
 bool FrameGuard::BeginClientFrame(char* header, absl::Duration now) {
   const Frame frame = ParseHeader(header);
   if (block_frames_ > 0 && frame.type != kContinuationFrame) return Violate("a header block without its end");
-  if (block_frames_ == 0 && (work_.Level(now) < 0 || totals_->work.Level(now) < 0)) return Wait();
+  if (block_frames_ == 0 && HasWorkedTooMuch(now)) return Wait();
   double price = kPriceOfFrame;
   drop_ = false;
   switch (frame.type) {
@@ -419,6 +419,12 @@ bool FrameGuard::AllowReset(absl::Duration now) {
   const auto few = static_cast<double>(std::max<int64_t>(limits_.few_resets, num_answered_));
   if (crowded && limits_.resets.burst - resets_.Level(now) >= few) return false;
   return resets_.Take(now);
+}
+
+bool FrameGuard::HasWorkedTooMuch(absl::Duration now) {
+  const double level = work_.Level(now);
+  // A connection with more than half of its own left is none of those that use up what all have.
+  return level < 0 || (level < limits_.work.burst / 2 && totals_->work.Level(now) < 0);
 }
 
 bool FrameGuard::OweReply() {

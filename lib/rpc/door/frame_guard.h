@@ -44,7 +44,8 @@ struct FrameLimits {
   int max_unread_replies = 256;
   size_t max_refusal_bytes = 16 << 10;
 
-  /// Microseconds of gRPC's time for frames that lead to no answer; what the server sends gives time back.
+  /// Microseconds of gRPC's time for frames that lead to no answer; what the server sends gives time back. Where all
+  /// have used up theirs, those wait that have used up half of their own burst.
   base::Rate work = {50'000, 20'000};
   base::Rate work_of_all = {500'000, 200'000};
 };
@@ -170,6 +171,7 @@ class FrameGuard {
   std::string WhyNoCall() const;
   void Open(uint32_t stream);
   bool AllowReset(absl::Duration now);
+  bool HasWorkedTooMuch(absl::Duration now);
   bool OweReply();
   bool Wait();
   /// The unfinished message that began first; nullptr: there is none.

@@ -323,16 +323,18 @@ TEST_F(FrameGuardTest, WorkWithoutAnAnswerHasARate) {
   }
 }
 
-TEST_F(FrameGuardTest, AllConnectionsTogetherHaveARateOfWork) {
+TEST_F(FrameGuardTest, AllConnectionsTogetherHaveARateOfWorkAndWhoeverUsesLittleIsNotSlowed) {
   FrameLimits limits = limits_;
-  limits.work_of_all = {100, 100};
+  limits.work = {200, 1};
+  limits.work_of_all = {100, 1};
   FrameTotals few(limits, now_);
-  FrameGuard one(limits, &few, now_), other(limits, &few, now_);
-  std::string calls = kHello + Call(1) + Call(3) + Call(5);
-  EXPECT_EQ(one.OnClientBytes(calls.data(), calls.size(), now_).taken, calls.size());
+  FrameGuard busy(limits, &few, now_), other(limits, &few, now_);
+  std::string calls = kHello + Call(1) + Call(3) + Call(5) + Call(7);
+  EXPECT_EQ(busy.OnClientBytes(calls.data(), calls.size(), now_).taken, calls.size() - Call(7).size());
+  EXPECT_TRUE(busy.waits());
   std::string bytes = kHello + Call(1);
-  EXPECT_EQ(other.OnClientBytes(bytes.data(), bytes.size(), now_).taken, kHello.size());
-  EXPECT_TRUE(other.waits());
+  EXPECT_EQ(other.OnClientBytes(bytes.data(), bytes.size(), now_).taken, bytes.size());
+  EXPECT_FALSE(other.waits());
 }
 
 // grpc-go and grpc-java send a PING for each answer; 16 query streams 2.56 window updates for each.
