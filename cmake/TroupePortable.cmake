@@ -148,12 +148,8 @@ function(troupe_bundle_target target component folder)
 endfunction()
 
 # troupe_bundle_program(training_test tests): into tests/, or, where it needs LibTorch, into libexec/troupe/ with a link to the launcher in
-# tests/ that bears its name. Asked at the end of the configuration: a library may be made after the program that names it.
+# tests/ that bears its name.
 function(troupe_bundle_program target folder)
-  cmake_language(EVAL CODE "cmake_language(DEFER DIRECTORY \"${CMAKE_SOURCE_DIR}\" CALL _troupe_bundle_program ${target} ${folder})")
-endfunction()
-
-function(_troupe_bundle_program target folder)
   _troupe_component(${folder})
   _troupe_needs_libtorch(needs_libtorch ${target})
   if(NOT needs_libtorch)
