@@ -170,6 +170,44 @@ def big_message(size, compressed=b""):
     return batches
 
 
+class Windows:
+    """What a client may send on each of its streams (0: the connection), as the server says it. It gives the server none beyond the first 65,535
+    bytes. The server's PING and SETTINGS are answered."""
+
+    def __init__(self, sock, streams):
+        self.sock, self.left, self.initial, self.incoming = sock, dict.fromkeys([0, *streams], 65535), 65535, b""
+
+    def most(self, stream):
+        return min(self.left[0], self.left[stream])
+
+    def spend(self, stream, size):
+        self.left[0] -= size
+        self.left[stream] -= size
+
+    def read(self, wait):
+        """The frames that have come within so many seconds."""
+        if select.select([self.sock], [], [], wait)[0]:
+            got = self.sock.recv(1 << 16)
+            if not got:
+                raise OSError
+            self.incoming += got
+        frames, self.incoming = http2.split_frames(self.incoming)
+        for kind, flags, stream, body in frames:
+            if kind == WINDOW_UPDATE and stream in self.left:
+                self.left[stream] += struct.unpack(">I", body)[0]
+            elif kind == SETTINGS and not flags & ACK:
+                for number, value in struct.iter_unpack(">HI", body):
+                    if number == 4:
+                        self.left = {of: left + (value - self.initial if of else 0) for of, left in self.left.items()}
+                        self.initial = value
+                self.sock.sendall(frame(SETTINGS, ACK, 0))
+            elif kind == PING and not flags & ACK:
+                self.sock.sendall(frame(PING, ACK, 0, body))
+            elif kind == http2.GOAWAY:
+                raise OSError
+        return frames
+
+
 class Windowed(Flood):
     """A flood of DATA that keeps to the server's windows, as any client must whose bytes are to be taken."""
 
@@ -190,39 +228,20 @@ class Windowed(Flood):
 
     def one(self, sock, count, produce):
         sock.sendall(HELLO)
-        windows, incoming, initial = {0: 65535, 1: 65535}, b"", 65535
-        pending = None
+        windows, pending = Windows(sock, [1]), None
         while self.sent < count and time.monotonic() < self.deadline:
             if pending is None:
-                abuses, data = next(produce)
-                pending = data
+                abuses, pending = next(produce)
             size = len(pending) - 9 if pending[3] == DATA else 0
-            if size <= min(windows.values()):
+            wait = 0.05
+            if size <= windows.most(1):
                 sock.settimeout(max(0.01, self.deadline - time.monotonic()))
                 sock.sendall(pending)
-                windows = {stream: left - size for stream, left in windows.items()}
+                windows.spend(1, size)
                 self.sent += abuses
-                pending = None
-                wait = 0
-            else:
-                wait = 0.05
-            if select.select([sock], [], [], wait)[0]:
-                got = sock.recv(1 << 16)
-                if not got:
-                    raise OSError
-                incoming += got
-            frames, incoming = http2.split_frames(incoming)
-            for kind, flags, stream, body in frames:
-                if kind == WINDOW_UPDATE and stream in windows:
-                    windows[stream] += struct.unpack(">I", body)[0]
-                elif kind == SETTINGS and not flags & ACK:
-                    for number, value in struct.iter_unpack(">HI", body):
-                        if number == 4:
-                            windows[1] += value - initial
-                            initial = value
-                    sock.sendall(frame(SETTINGS, ACK, 0))
-                elif kind == RST_STREAM or kind == http2.GOAWAY:
-                    raise OSError
+                pending, wait = None, 0
+            if any(kind == RST_STREAM for kind, _, _, _ in windows.read(wait)):
+                raise OSError
 
 
 class Unfinished(Windowed):
@@ -238,49 +257,29 @@ class Unfinished(Windowed):
         sock.sendall(HELLO + frame(HEADERS, END_HEADERS, 1, BLOCK)
                      + frame(DATA, END_STREAM, 1, http2.message(http2.query_bytes("shared", [[0.1, 0.0, -0.2, 0.0]]))))
         streams = range(3, 3 + 2 * self.STREAMS, 2)
-        connection, incoming, initial, answered, over = 65535, b"", 65535, False, 0
-        windows, left = dict.fromkeys(streams, 65535), {}
+        windows, left, answered, over = Windows(sock, streams), {}, False, 0
         while time.monotonic() < self.deadline and self.sent < count:
             sent = False
             # Whole messages one after the other: a connection may have few bytes of unfinished ones.
             for stream in [stream for stream in left if left[stream]][:1] if self.SENT == self.ANNOUNCED else list(left):
                 size = min(self.FRAME, left[stream])
-                if size == 0 or size > min(connection, windows[stream]):
+                if size == 0 or size > windows.most(stream):
                     continue
                 sock.settimeout(max(0.01, self.deadline - time.monotonic()))
                 _, head, piece = self.CALLS[stream // 2 % len(self.CALLS)]
                 last = self.SENT == self.ANNOUNCED and size == left[stream]
                 head = head if left[stream] == self.SENT else b""
                 sock.sendall(frame(DATA, END_STREAM if last else 0, stream, head + piece * ((size - len(head)) // len(piece))))
-                connection, windows[stream], left[stream], sent = connection - size, windows[stream] - size, left[stream] - size, True
+                windows.spend(stream, size)
+                left[stream], sent = left[stream] - size, True
                 self.sent += size / 2**20
                 if self.PACE:
                     time.sleep(max(0.0, self.sent / self.PACE - (time.monotonic() - self.begun)))
             if self.SENT == self.ANNOUNCED and left and not any(left.values()) and (over >= len(left) or not self.AWAITS):
                 return
-            if select.select([sock], [], [], 0 if sent else 0.05)[0]:
-                got = sock.recv(1 << 16)
-                if not got:
-                    raise OSError
-                incoming += got
-            frames, incoming = http2.split_frames(incoming)
-            for kind, flags, stream, body in frames:
+            for kind, flags, stream, _ in windows.read(0 if sent else 0.05):
                 over += stream in left and bool(flags & END_STREAM) and kind in (HEADERS, DATA)
-                if kind == WINDOW_UPDATE and stream == 0:
-                    connection += struct.unpack(">I", body)[0]
-                elif kind == WINDOW_UPDATE and stream in windows:
-                    windows[stream] += struct.unpack(">I", body)[0]
-                elif kind == SETTINGS and not flags & ACK:
-                    for number, value in struct.iter_unpack(">HI", body):
-                        if number == 4:
-                            windows = {of: window + value - initial for of, window in windows.items()}
-                            initial = value
-                    sock.sendall(frame(SETTINGS, ACK, 0))
-                elif kind == PING and not flags & ACK:
-                    sock.sendall(frame(PING, ACK, 0, body))
-                elif kind == http2.GOAWAY:
-                    raise OSError
-                elif stream == 1 and flags & END_STREAM and not answered:
+                if stream == 1 and flags & END_STREAM and not answered:
                     answered = True
                     for begun in streams:
                         method, _, _ = self.CALLS[begun // 2 % len(self.CALLS)]
@@ -308,64 +307,29 @@ class AmplifiedStreams(Unfinished):
              ("/troupe.v1.Rollout/Stream", b"", b"\x72\x00"), ("/troupe.v1.Weights/Subscribe", b"", b"\x1a\x00")]
 
 
-class UnreadAnswers(Flood):
+class UnreadAnswers(Windowed):
     """Whole queries of 1024 rows, one after the other on many streams, whose answers the client never reads. Counts MiB."""
 
     STREAMS = 60
     QUERY = http2.message(http2.query_bytes("shared", [[0.1, 0.0, -0.2, 0.0]] * 1024))
 
-    def run(self, count, batches):
-        while time.monotonic() < self.deadline and self.sent < count:
-            try:
-                sock = http2.connect(self.address, 2)
-            except OSError:
-                time.sleep(0.01)
-                continue
-            self.connections += 1
-            try:
-                self.one(sock, count)
-            except OSError:
-                self.closed += 1
-            finally:
-                sock.close()
-
-    def one(self, sock, count):
+    def one(self, sock, count, produce):
         streams = range(1, 1 + 2 * self.STREAMS, 2)
         block = http2.header_block("/troupe.v1.Query/StreamActions")
         sock.sendall(HELLO + b"".join(frame(HEADERS, END_HEADERS, stream, block) for stream in streams))
-        windows, incoming, initial = dict.fromkeys([0, *streams], 65535), b"", 65535
-        unsent = dict.fromkeys(streams, self.QUERY)
+        windows, unsent = Windows(sock, streams), dict.fromkeys(streams, self.QUERY)
         while time.monotonic() < self.deadline and self.sent < count:
-            moved = False
+            sent = False
             for stream, rest in unsent.items():
-                size = min(len(rest), 16384, windows[0], windows[stream])
+                size = min(len(rest), 16384, windows.most(stream))
                 if size <= 0:
                     continue
                 sock.settimeout(max(0.01, self.deadline - time.monotonic()))
                 sock.sendall(frame(DATA, 0, stream, rest[:size]))
-                unsent[stream] = rest[size:] or self.QUERY
-                windows[0], windows[stream], moved = windows[0] - size, windows[stream] - size, True
+                windows.spend(stream, size)
+                unsent[stream], sent = rest[size:] or self.QUERY, True
                 self.sent += size / 2**20
-            # Windows that the server gives are read, and none is given: answers wait once they have 65,535 bytes.
-            if select.select([sock], [], [], 0 if moved else 0.05)[0]:
-                got = sock.recv(1 << 16)
-                if not got:
-                    raise OSError
-                incoming += got
-            frames, incoming = http2.split_frames(incoming)
-            for kind, flags, stream, body in frames:
-                if kind == WINDOW_UPDATE and stream in windows:
-                    windows[stream] += struct.unpack(">I", body)[0]
-                elif kind == SETTINGS and not flags & ACK:
-                    for number, value in struct.iter_unpack(">HI", body):
-                        if number == 4:
-                            windows = {of: window + (value - initial if of else 0) for of, window in windows.items()}
-                            initial = value
-                    sock.sendall(frame(SETTINGS, ACK, 0))
-                elif kind == PING and not flags & ACK:
-                    sock.sendall(frame(PING, ACK, 0, body))
-                elif kind == http2.GOAWAY:
-                    raise OSError
+            windows.read(0 if sent else 0.05)
 
 
 def hold_connections(address, count, seconds, first_bytes):
