@@ -107,6 +107,19 @@ TEST_F(ConnectionRelayTest, ARefusedCallIsAnsweredBetweenTheServersFrames) {
   EXPECT_FALSE(closed_);
 }
 
+TEST_F(ConnectionRelayTest, ARefusedCallIsAnsweredThoughNothingElseHappens) {
+  const Descriptor client = Connect();
+  Write(client, kGreeting + Frame(1, 4, 1, "headers") + Frame(1, 4, 3, "headers"));
+  Write(grpc_[0], Frame(4, 0, 0));
+  // A worker's connection is read until nothing is left, so that no second look comes by itself.
+  peers_.NoteWorker(NameOf(grpc_[0]));
+  Write(client, DataFrame(100).substr(0, 50));
+  clock_.Advance(absl::Milliseconds(100));
+  ReadAll(client);
+  Write(client, DataFrame(100).substr(50) + Frame(1, 4, 5, "headers"));
+  EXPECT_TRUE(absl::StrContains(ReadAll(client), "this connection has 2 open calls, at most 2"));
+}
+
 TEST_F(ConnectionRelayTest, HeldResetsGoOnByThemselvesOnceTheirTimeHasCome) {
   const Descriptor client = Connect();
   Write(client, kGreeting);

@@ -65,6 +65,8 @@ bool RelayedConnection::Advance(absl::Duration now, int max_reads) {
   // Answers first: they may permit what the client has sent meanwhile.
   bool more = AdvanceDown(now);
   if (!done() && open_) more = AdvanceUp(now, max_reads) || more;
+  // The client may have been refused a call just now, and nothing else need happen.
+  if (!done() && may_answer()) more = AdvanceDown(now) || more;
   if (!done() && open_ && guard_.violation().has_value()) {
     SayGoodbye(*guard_.violation());
     more = AdvanceDown(now) || more;
