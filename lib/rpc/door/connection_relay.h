@@ -33,8 +33,8 @@ struct UnfinishedLimits {
   uint64_t others_in_turn = uint64_t{4} << 20;
   uint64_t bytes_in_turn = uint64_t{8} << 20;
   uint64_t small = uint64_t{128} << 10;
-  /// Others' messages that need not wait have so long, then so many bytes a second. A worker's may wait for the
-  /// learner.
+  /// Another connection's oldest message, unless it has to wait, has so long. From then on the connection has to bring
+  /// so many bytes a second. A worker's messages may wait for the learner.
   absl::Duration grace = absl::Seconds(2);
   double bytes_per_second = 64 << 10;
 };

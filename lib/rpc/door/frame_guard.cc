@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -97,6 +98,9 @@ bool FrameGuard::IsSlow(absl::Duration now, absl::Duration grace, double bytes_p
 }
 
 double FrameGuard::HoldingTime(absl::Duration now) const {
+  for (const Call& call : calls_) {
+    if (call.reset_held && call.unfinished() > 0) return std::numeric_limits<double>::infinity();
+  }
   const Call* const oldest = OldestMessage();
   if (oldest == nullptr) return 0;
   const double seconds = std::max(1.0, absl::ToDoubleSeconds(now - oldest->since));
@@ -317,7 +321,7 @@ void FrameGuard::OnDataBytes(std::string_view bytes, absl::Duration now) {
       return;
     }
     bytes.remove_prefix(1);
-    // What is left of the frame behind this byte; left_ still counts it.
+    // left_ still counts this byte.
     if (bytes.size() > left_ - 1 - padding_) bytes = bytes.substr(0, left_ - 1 - padding_);
   } else if (bytes.size() + padding_ > left_) {
     bytes = bytes.substr(0, left_ > padding_ ? left_ - padding_ : 0);
@@ -414,7 +418,7 @@ void FrameGuard::OnServerFrame(const Frame& frame) {
 
 bool FrameGuard::AllowReset(absl::Duration now) {
   if (resets_.Level(now) < 1) return false;
-  // Who has had no answer yet must not use up what the others share.
+  // A connection without an answer so far must not use up the share of the others.
   const bool crowded = progress_ != Progress::kServed || !totals_->resets.Take(now);
   const auto few = static_cast<double>(std::max<int64_t>(limits_.few_resets, num_answered_));
   if (crowded && limits_.resets.burst - resets_.Level(now) >= few) return false;

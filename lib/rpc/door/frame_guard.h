@@ -121,7 +121,8 @@ class FrameGuard {
   /// True where a message has not become whole in `grace`, and so few bytes a second of all messages came since it
   /// began.
   bool IsSlow(absl::Duration now, absl::Duration grace, double bytes_per_second) const;
-  /// Seconds that its unfinished bytes would take at the rate at which its messages come in; 0: it has none.
+  /// Seconds that its unfinished bytes would take at the rate at which its messages come in; 0: it has none;
+  /// infinity: some are of a call whose reset is held.
   double HoldingTime(absl::Duration now) const;
   /// The client was kept waiting: for IsSlow all messages begin now.
   void RestartMessages(absl::Duration now);

@@ -223,6 +223,17 @@ TEST_F(FrameGuardTest, ResetsBeyondTheirRateAreHeldUntilTheirTimeComes) {
   EXPECT_EQ(Why(), "");
 }
 
+// Bytes of a call that was reset never become whole, and lie in gRPC until it hears of the reset.
+TEST_F(FrameGuardTest, WhoHasBytesBehindAHeldResetIsTheSlowest) {
+  StartServed();
+  for (uint32_t stream = 3; stream < 11; stream += 2) ASSERT_TRUE(Send(Call(stream) + Reset(stream)));
+  ASSERT_TRUE(Send(Call(11) + FrameOf(kDataFrame, 0, 11, MessageOf(900, std::string(500, 'x')))));
+  EXPECT_LT(guard_->HoldingTime(now_), 10);
+  ASSERT_TRUE(Send(Reset(11)));
+  ASSERT_TRUE(guard_->holds_resets());
+  EXPECT_GT(guard_->HoldingTime(now_), 1e9);
+}
+
 TEST_F(FrameGuardTest, AHeldResetIsOverWhenTheServerEndsTheCall) {
   StartServed();
   for (uint32_t stream = 3; stream < 13; stream += 2) ASSERT_TRUE(Send(Call(stream) + Reset(stream)));
