@@ -104,7 +104,7 @@ class Raw:
         self.socket.close()
 
     def frames(self):
-        """What has come, at least something; PING and SETTINGS of the server are answered."""
+        """The frames that have come, once something has; PING and SETTINGS of the server are answered."""
         got = self.socket.recv(1 << 16)
         if not got:
             raise OSError("closed by the server")
