@@ -43,7 +43,7 @@ def train(build, rounds):
         for epochs, lag, steps in ((10, 0, 600_000), (10, 1, 600_000), (1, 0, 3_000_000), (1, 1, 3_000_000))
     }
     steps, sets = settings["epochs10_lag1"]
-    settings["epochs10_lag1_env_steps"] = (steps, [*sets, "algorithm.minibatch_by=env_steps"])
+    settings["epochs10_lag1_rows"] = (steps, [*sets, "algorithm.minibatch_by=rows"])
     rates = {name: [] for name in settings}
     for _ in range(rounds):
         for name, (steps, sets) in settings.items():

@@ -374,7 +374,7 @@ PROGRAMS = (
                 "main job: 2 workers, gRPC, 4000 env steps a batch, 120 minibatch steps of 1000 rows, lag 0", "env steps/s", last_json("epochs10_lag0"), at_least=10_000
             ),
             Figure(
-                "main job, lag 1, with `minibatch_by: env_steps` beside `rows`", "times", ratio(last_json("epochs10_lag1_env_steps"), last_json("epochs10_lag1")), at_least=1.35
+                "main job, lag 1, with `minibatch_by: env_steps` beside `rows`", "times", ratio(last_json("epochs10_lag1"), last_json("epochs10_lag1_rows")), at_least=1.35
             ),
             Figure("one pass over the data (num_epochs: 1), lag 0", "env steps/s", last_json("epochs1_lag0"), at_least=480_000),
             Figure("one pass over the data, lag 1", "env steps/s", last_json("epochs1_lag1"), at_least=480_000),
@@ -423,6 +423,15 @@ PROGRAMS = (
                 text(r"a small fragment, CPU of learner and worker +median ([\d.]+)"),
                 at_most=0.3,
             ),
+        ),
+    ),
+    Program(
+        "round trips",
+        (sys.executable, "-B", str(BENCH / "round_trips_bench.py"), "{build}"),
+        tuple(
+            Figure(f"an update over a network of {trip} ms with {what}, beyond the work itself", "round trips",
+                   text(rf"(?m)^{what}, {trip} ms: median ([\d.]+)"), at_most=bar)
+            for what, trip, bar in (("160 KB of rows", 100, 1.2), ("1.1 MB of rows", 100, 1.2), ("4.3 MB of weights", 50, 2))
         ),
     ),
     Program(

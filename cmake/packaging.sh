@@ -20,21 +20,28 @@ stage_portable() {
   done
 }
 
-# run_bundle [--output FILE]: prints the archive's path and size.
-run_bundle() {
-  local output="" name stage commit_time bytes options needs_torch defines=()
+# take_output COMMAND VALUE ARGUMENT…: sets `output` to what --output names, a VALUE; COMMAND has no other arguments.
+take_output() {
+  local command=$1 value=$2
+  shift 2
   while (($# > 0)); do
     case $1 in
       --output)
-        (($# > 1)) || die "--output needs a file name"
-        output=$2
+        output=${2:-}
         shift
         ;;
       --output=*) output=${1#*=} ;;
-      *) die "bundle: unknown argument '$1'; expected --output FILE" ;;
+      *) die "$command: unknown argument '$1'; expected --output $value" ;;
     esac
+    [[ -n $output ]] || die "--output needs a ${value,,}"
     shift
   done
+}
+
+# run_bundle [--output FILE]: prints the archive's path and size.
+run_bundle() {
+  local output="" name stage commit_time bytes options needs_torch defines=()
+  take_output bundle FILE "$@"
   lock_build
   set_up_preset portable build test bench
   options_for portable TROUPE_BUILD_TESTS TROUPE_BUILD_BENCHMARKS
@@ -52,21 +59,10 @@ run_bundle() {
   echo "$output $bytes bytes"
 }
 
-# run_docs [--output DIR]: prints the path of the first page. A link that leads nowhere, or a page that no navigation names, is an error.
+# run_docs [--output FOLDER]: prints the path of the first page. A link that leads nowhere, or a page that no navigation names, is an error.
 run_docs() {
   local output=$root/build/site
-  while (($# > 0)); do
-    case $1 in
-      --output)
-        (($# > 1)) || die "--output needs a folder"
-        output=$2
-        shift
-        ;;
-      --output=*) output=${1#*=} ;;
-      *) die "docs: unknown argument '$1'; expected --output DIR" ;;
-    esac
-    shift
-  done
+  take_output docs FOLDER "$@"
   if [[ $output != /* ]]; then output=$PWD/$output; fi
   find_test_python
   # It builds no program, so that it waits for nobody who does.
@@ -84,18 +80,7 @@ run_docs() {
 # where).
 run_wheel() {
   local output=$root/build/wheels name stage commit_time options needs_torch defines=()
-  while (($# > 0)); do
-    case $1 in
-      --output)
-        (($# > 1)) || die "--output needs a folder"
-        output=$2
-        shift
-        ;;
-      --output=*) output=${1#*=} ;;
-      *) die "wheel: unknown argument '$1'; expected --output FOLDER" ;;
-    esac
-    shift
-  done
+  take_output wheel FOLDER "$@"
   lock_build
   set_up_preset portable build
   options_for portable

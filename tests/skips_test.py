@@ -63,7 +63,7 @@ class SkipsTest(unittest.TestCase):
         self.assertEqual(len(skips.skips(UNITTEST + TERSE + GTEST)), 6)
         self.assertEqual(skips.skips("[       OK ] A.B (0 ms)\nOK\n"), [])
 
-    def test_a_processors_lack_is_allowed_and_nothing_else(self):
+    def test_a_processors_lack_is_allowed_and_a_librarys_is_not(self):
         of_processor = GTEST[:GTEST.index("[ RUN      ] HostTest.Steps")]
         self.assertEqual(self.judge(of_processor), (0, "1 skipped\n  1 times: the processor has no AVX-512\n"))
         self.assertEqual(self.judge(""), (0, "0 skipped\n"))
@@ -72,6 +72,10 @@ class SkipsTest(unittest.TestCase):
             self.assertEqual(status, 1)
             self.assertIn("may not skip", printed)
             self.assertIn(name, printed)
+
+    def test_compilers_of_other_languages_may_be_missing(self):
+        text = "test_go (a.B.test_go) ... skipped 'no compiler of Go with grpc-go: ...'\nOK (skipped=1)\n"
+        self.assertEqual(self.judge(text), (0, "1 skipped\n  1 times: no compiler of Go with grpc-go: ...\n"))
 
     def test_a_sanitizer_excuses_only_its_own_build(self):
         text = "x.cc:1: Skipped\na sanitizer's allocator\n\n[  SKIPPED ] A.B (0 ms)\n"

@@ -248,7 +248,8 @@ marks = [[now, 4000, 120], [now + 2, 12000, 360]]
 json.dump(dict(marks=marks, orphan=pid, cpus=len(os.sched_getaffinity(0))), open(os.environ["PEERS_RESULT"], "w"))
 """
         facts = self.run_python(code)
-        self.assertEqual((facts["env_steps_per_s"], facts["cpus"]), (4000, 1))
+        self.assertAlmostEqual(facts["env_steps_per_s"], 4000, places=3)  # a difference of clock readings
+        self.assertEqual(facts["cpus"], 1)
         with self.assertRaises(ProcessLookupError):
             os.kill(facts["orphan"], 0)
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -26,6 +27,7 @@
 #include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/storage/checkpoint_weights.h"
+#include "lib/storage/run_folder.h"
 #include <nlohmann/json.hpp>
 
 namespace troupe::acting {
@@ -240,11 +242,21 @@ struct TroupeActing {
   std::string description;
 };
 
+/// Opens the folder, or the one that a link stands for.
+absl::StatusOr<std::unique_ptr<troupe::storage::CheckpointWeights>> OpenWeights(const std::string& checkpoint) {
+  troupe::storage::FileSystem& fs = troupe::storage::FileSystem::Posix();
+  const auto find = [&]() -> absl::StatusOr<std::string> {
+    const absl::StatusOr<std::string> target = fs.ReadLink(checkpoint);
+    return target.ok() ? (std::filesystem::path(checkpoint).parent_path() / *target).string() : checkpoint;
+  };
+  const auto open = [&fs](const std::string& folder) { return troupe::storage::CheckpointWeights::Open(fs, folder); };
+  return troupe::storage::ReadFoundCheckpoint(fs, find, open);
+}
+
 absl::StatusOr<std::unique_ptr<TroupeActing>> TroupeActing::Open(const char* checkpoint, uint64_t seed) {
   auto acting = std::make_unique<TroupeActing>();
   acting->seed = seed;
-  TROUPE_ASSIGN_OR_RETURN(acting->weights,
-                          troupe::storage::CheckpointWeights::Open(troupe::storage::FileSystem::Posix(), checkpoint));
+  TROUPE_ASSIGN_OR_RETURN(acting->weights, OpenWeights(checkpoint));
   TROUPE_ASSIGN_OR_RETURN(acting->table, acting->weights->Policies());
   auto agent_slots = troupe::policy::AgentSlotsByPolicy(*acting->table);
   nlohmann::ordered_json described = {{"agents", acting->table->agent_ids()},

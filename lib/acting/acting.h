@@ -57,7 +57,8 @@ TROUPE_ACTING_EXPORT uint32_t troupe_acting_version(void);
 /* The size of TroupeActingRows, for who declares it in another language. */
 TROUPE_ACTING_EXPORT size_t troupe_acting_rows_bytes(void);
 
-/* checkpoint: its folder (RUN/checkpoints/N); seed: of everything that is sampled. */
+/* checkpoint: its folder (RUN/checkpoints/N), or a link to it (RUN/checkpoints/latest), which a learner may move
+ * meanwhile; seed: of everything that is sampled. */
 TROUPE_ACTING_EXPORT int32_t troupe_acting_open(const char* checkpoint, uint64_t seed, TroupeActing** acting,
                                                 TroupeActingError* error);
 /* {"agents": [ID, ...], "policies": [{"id", "learner_epoch", "version", "observation_space", "action_space",

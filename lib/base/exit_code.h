@@ -1,6 +1,9 @@
 #pragma once
 
+#include <utility>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace troupe::base {
 
@@ -18,7 +21,13 @@ enum class ExitCode : int {
 absl::Status WithExitCode(absl::Status status, ExitCode code);
 /// The error of a start, with kRefused where its code says that the same start again ends the same: INVALID_ARGUMENT,
 /// NOT_FOUND, FAILED_PRECONDITION, PERMISSION_DENIED, OUT_OF_RANGE, UNIMPLEMENTED. One that was given a code keeps it.
+/// lib/config gives it to every error of a configuration, so that all commands that read one end alike.
 absl::Status RefusedIfFinal(absl::Status status);
+template <typename T>
+absl::StatusOr<T> RefusedIfFinal(absl::StatusOr<T> value) {
+  if (value.ok()) return value;
+  return RefusedIfFinal(std::move(value).status());
+}
 /// kDone for OK, the code that `status` was given, else kFailed.
 ExitCode ExitCodeOf(const absl::Status& status);
 

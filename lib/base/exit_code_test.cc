@@ -24,9 +24,11 @@ TEST(ExitCodeTest, IsThatOfTheStatusHoweverFarItTravels) {
 
 TEST(ExitCodeTest, AStartThatCannotSucceedIsRefused) {
   EXPECT_EQ(ExitCodeOf(RefusedIfFinal(absl::OkStatus())), ExitCode::kDone);
+  EXPECT_EQ(*RefusedIfFinal(absl::StatusOr<int>(7)), 7);
   for (const absl::Status& final : {absl::InvalidArgumentError(""), absl::NotFoundError(""),
                                     absl::FailedPreconditionError(""), absl::PermissionDeniedError("")}) {
     EXPECT_EQ(ExitCodeOf(RefusedIfFinal(final)), ExitCode::kRefused) << final;
+    EXPECT_EQ(ExitCodeOf(RefusedIfFinal(absl::StatusOr<int>(final)).status()), ExitCode::kRefused) << final;
     EXPECT_EQ(ExitCodeOf(RefusedIfFinal(WithExitCode(final, ExitCode::kFailed))), ExitCode::kFailed);
   }
   for (const absl::Status& passing : {absl::UnavailableError(""), absl::ResourceExhaustedError(""),

@@ -154,8 +154,8 @@ TEST(AlgorithmKeysTest, MistakesAreFoundAmongThoseOfTheName) {
             "final, env_steps}); the "
             "default is 7.0e-4");
   EXPECT_EQ(ErrorOf("algorithm: {mixer_lr: 1, name: qmix}"),
-            "run.yaml:1:32: algorithm.name: got \"qmix\", expected one of ppo, ippo, mappo, a2c, ia2c, maa2c; the "
-            "default is mappo")
+            "run.yaml:1:32: algorithm.name: got \"qmix\", expected one of ppo, ippo, mappo, a2c, ia2c, maa2c; qmix is "
+            "not implemented")
       << "before keys of which nobody knows";
   EXPECT_EQ(ErrorOf("algorithm: [a]\n", {"algorithm.name=a2c"}).find("num_epochs"), std::string::npos);
   EXPECT_EQ(ErrorOf("lr: 3"), "run.yaml:1:1: unknown key \"lr\"; it belongs in \"algorithm.lr\"");
@@ -179,7 +179,9 @@ TEST_F(AlgorithmsTest, WhatATrainerGetsIsWhatTheSchemaSays) {
   EXPECT_EQ(Option<ScheduleValue>(ppo, 0, "lr"), (ScheduleValue{1, 0, 9}));
   EXPECT_EQ(ppo.algorithms[0].options.count("critic_lr"), 0u) << "auto";
   EXPECT_EQ(ppo.algorithms[0].options.count("num_minibatches"), 0u);
-  EXPECT_EQ(MinibatchSize(ppo, 0), 1000) << "auto is worked out";
+  EXPECT_EQ(MinibatchSize(ppo, 0), 375) << "auto: a 32nd of 12000 rows";
+  EXPECT_EQ(Option<std::string>(ppo, 0, "minibatch_by"), "env_steps") << "auto";
+  EXPECT_EQ(Option<ScheduleValue>(ppo, 0, "entropy_coeff"), (ScheduleValue{0.01, 0.01, 0})) << "auto";
   EXPECT_EQ(Option<int64_t>(ppo, 0, "num_epochs"), 10);
   EXPECT_EQ(Option<bool>(ppo, 0, "use_advnorm"), true);
   EXPECT_EQ(Option<double>(ppo, 0, "gae_lambda"), 0.95);
@@ -200,6 +202,34 @@ TEST_F(AlgorithmsTest, WhatATrainerGetsIsWhatTheSchemaSays) {
     if (!RuleOf(*field).unset().empty()) continue;
     EXPECT_EQ(run.algorithms[0].options.count(field->name()), 1u) << options->name() << "." << field->name();
   }
+}
+
+TEST_F(AlgorithmsTest, WhatIsAutoFollowsFromThePolicy) {
+  const auto run = [&](const std::string& yaml) { return Resolve(yaml); };
+  const ResolvedRun numbers = run("env: {name: continuous}\nalgorithm: {name: ppo, train_batch_size: 2048}");
+  EXPECT_EQ(MinibatchSize(numbers, 0), 64);
+  EXPECT_EQ(Option<ScheduleValue>(numbers, 0, "entropy_coeff"), (ScheduleValue{0, 0, 0}));
+  EXPECT_EQ(Option<ScheduleValue>(run("env: {name: continuous}\nalgorithm: {name: a2c, entropy_coeff: 0.1}"), 0,
+                                  "entropy_coeff"),
+            (ScheduleValue{0.1, 0.1, 0}));
+  EXPECT_EQ(MinibatchSize(run("env: {name: team}\nnum_envs: 5\nalgorithm: {name: ippo, train_batch_size: 10}"), 0), 30);
+  // Sequences of a policy that remembers stay whole: 16 of them.
+  const ResolvedRun gru = run("env: {name: team}\nmodel: {actor_core: gru, max_seq_len: 25}");
+  EXPECT_EQ(MinibatchSize(gru, 0), 400);
+  EXPECT_EQ(Option<std::string>(gru, 0, "minibatch_by"), "rows");
+  // Continuous control observes numbers without bounds.
+  const space::Space any = *space::Space::Box(-INFINITY, INFINITY, {2});
+  const space::Space pixels = *space::Space::Box(0, 255, {16, 16, 3}, tensor::DType::kUint8);
+  Add(Spec("sizes", {Agent("a", any, any)}));
+  Add(Spec("cards", {Agent("a", any, *space::Space::Discrete(2))}));
+  Add(Spec("camera", {Agent("a", *space::Space::Dict({{"camera", pixels}, {"speed", any}}), any)}));
+  const auto normalizes = [&](const std::string& yaml) { return run(yaml).policies[0].normalize_observations; };
+  EXPECT_TRUE(normalizes("env: {name: sizes}\nalgorithm: {name: ppo}"));
+  EXPECT_FALSE(normalizes("env: {name: sizes}\nalgorithm: {name: ppo, normalize_observations: false}"));
+  EXPECT_FALSE(normalizes("env: {name: camera}\nalgorithm: {name: ppo}"));
+  EXPECT_FALSE(normalizes("env: {name: cards}\nalgorithm: {name: ppo}"));
+  EXPECT_TRUE(normalizes("env: {name: cards}\nalgorithm: {name: ppo, normalize_observations: true}"));
+  EXPECT_FALSE(normalizes("env: {name: continuous}\nalgorithm: {name: ppo}")) << "it has bounds";
 }
 
 // A folder of lib/training is an algorithm, and each has its entry.

@@ -55,7 +55,19 @@ std::vector<ForeignCode> CodeOf(const RunConfig& config, bool trains) {
 
 std::vector<ForeignCode> ForeignCodeOf(const RunConfig& config) { return CodeOf(config, /*trains=*/false); }
 
-std::vector<ForeignCode> TrainingCodeOf(const RunConfig& config) { return CodeOf(config, /*trains=*/true); }
+std::vector<ForeignCode> TrainingCodeOf(const RunConfig& config) {
+  std::vector<ForeignCode> code = CodeOf(config, /*trains=*/true);
+  const std::vector<std::string> changes = config.EvaluationOverrides();
+  if (changes.empty()) return code;
+  const absl::StatusOr<RunConfig> evaluated = RunConfig::FromYaml(config.ToYaml(), "the run's configuration", changes);
+  if (!evaluated.ok()) return code;  // who resolves the run says what is wrong
+  for (const ForeignCode& each : CodeOf(*evaluated, /*trains=*/true)) {
+    if (std::find(code.begin(), code.end(), each) == code.end()) {
+      code.push_back({absl::StrCat("evaluation.", each.key), each.text});
+    }
+  }
+  return code;
+}
 
 std::vector<ForeignCode> ForeignCodeOf(const policy::PolicyTable& table) {
   std::vector<ForeignCode> code;

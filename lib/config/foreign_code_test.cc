@@ -48,5 +48,14 @@ TEST(ForeignCodeTest, CallbacksAreExecutedWhereARunIsTrainedAlone) {
             "multi_agent.policies_to_train: python:m:f\n");
 }
 
+TEST(ForeignCodeTest, TheEnvironmentOfEvaluationsIsExecutedWhereARunTrains) {
+  const RunConfig python =
+      *RunConfig::FromYaml("env: {name: cartpole}\nevaluation: {env: {name: 'python:m:Env'}}", "run.yaml");
+  EXPECT_EQ(Lines(TrainingCodeOf(python)),
+            "evaluation.env.python.interpreter: (the default)\nevaluation.env.name: python:m:Env\n");
+  const RunConfig plugin = *RunConfig::FromYaml("evaluation: {env: {plugin: /x.so}}", "run.yaml");
+  EXPECT_EQ(Lines(TrainingCodeOf(plugin)), "evaluation.env.plugin: /x.so\n");
+}
+
 }  // namespace
 }  // namespace troupe::config

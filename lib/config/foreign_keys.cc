@@ -43,6 +43,7 @@ constexpr ForeignKey kForeignKeys[] = {
     {"with_agent_groups", kRllib, "env.groups", ""},
     {"rewards_shaper", kSkrl, "env.reward_scale", "a factor"},
     {"env_seed", kXuance, "seed", "one seed for everything"},
+    {"continuous_action", kXuance, "env.args", "{continuous_actions: true} of mpe"},
     // Policies and agents.
     {"policy_mapping_fn", kRllib, "multi_agent.policy_mapping",
      "ordered globs over agent ids (with weights where it is random), per_agent, or {function: python:FILE.py:NAME}"},
@@ -63,6 +64,7 @@ constexpr ForeignKey kForeignKeys[] = {
     {"use_centralized_critic", kSeveral, "algorithm.name", "mappo has one, ippo not"},
     {"agent", kXuance, "algorithm.name", ""},
     {"learner_name", kXuance, "algorithm.name", ""},
+    {"policy", kXuance, "model.action_distribution", "the action space says which kind of policy it is"},
     // The batch and its use.
     {"buffer_size", kXuance, "algorithm.train_batch_size", "env steps over all environments, not a buffer's length"},
     {"n_steps", kSeveral, "algorithm.train_batch_size", "env steps over all environments"},
@@ -192,11 +194,16 @@ constexpr ForeignKey kForeignKeys[] = {
      "squashed_gaussian applies tanh to the action, not to its mean"},
     {"conditioned_sigma", kTianshou, "model.free_log_std", "the other way round: true is free_log_std: false"},
     {"clip_log_std", kSkrl, "model.min_log_std", "with model.max_log_std: log standard deviations are always clamped"},
-    {"clip_actions", kSkrl, "action_bound_method", "clip"},
+    {"clip_actions", kSkrl, "action_bound_method", "clip; with action_scaling: false, since skrl does not scale"},
+    {"normalize_actions", kRllib, "action_scaling", ""},
     {"log_std_clip_param", kRllib, "model.max_log_std", "with model.min_log_std, its negative"},
     {"conv_activation", kRllib, "model.activation", ""},
     {"cnn_filter_specifiers", kRllib, "model.conv_filters", "[[channels, kernel, stride], ...]"},
     {"post_fcnet_hiddens", kRllib, "model.actor_hidden_sizes", "the critic's: model.critic_hidden_sizes"},
+    {"rl_module_spec", kRllib, "model.torchscript",
+     "a network of your own, compiled; the critic's: model.critic_torchscript"},
+    {"custom_model", kRllib, "model.torchscript",
+     "a network of your own, compiled; the critic's: model.critic_torchscript"},
     {"use_cnn", kXuance, "model.encoder", "cnn"},
     {"representation", kXuance, "model.encoder", "mlp or cnn; a core: model.actor_core"},
     {"filters", kXuance, "model.conv_filters", "[[channels, kernel, stride], ...]"},
@@ -242,11 +249,15 @@ constexpr ForeignKey kForeignKeys[] = {
     {"n_rollout_threads", kOnPolicy, "num_envs_per_worker", "environments of one worker"},
     {"training_num", kTianshou, "num_envs_per_worker", "environments of one worker"},
     {"num_training_envs", kTianshou, "num_envs_per_worker", "environments of one worker"},
+    {"n_envs", kStableBaselines, "num_envs_per_worker", "environments of one worker"},
+    {"vectorize", kXuance, "env.python.processes", "of one worker's environments in Python; the others need none"},
+    {"restart_failed_env_runners", kRllib, "", "a worker that dies is started again"},
     {"num_gpus", kRllib, "device", "cuda, cpu or auto"},
     {"num_gpus_per_learner", kRllib, "device", "cuda, cpu or auto"},
     {"cuda", kCleanRl, "device", "cuda, cpu or auto"},
     {"mixed_precision", kSkrl, "precision", "bfloat16"},
     {"num_cpus_per_learner", kRllib, "learner_threads", ""},
+    {"num_learners", kRllib, "learner_threads", "there is one learner"},
     {"n_training_threads", kOnPolicy, "learner_threads", ""},
     // The end of a run.
     {"running_steps", kXuance, "stop.env_steps", ""},
@@ -268,6 +279,9 @@ constexpr ForeignKey kForeignKeys[] = {
     {"n_eval_episodes", kStableBaselines, "evaluation.episodes", ""},
     {"eval_interval", kXuance, "evaluation.interval", "env steps"},
     {"evaluation_duration", kRllib, "evaluation.episodes", ""},
+    {"evaluation_config", kRllib, "evaluation.deterministic",
+     "true is explore: False; another environment: evaluation.env"},
+    {"episode_per_test", kTianshou, "evaluation.episodes", ""},
     {"eval_episode", kXuance, "evaluation.episodes", ""},
     {"eval_episodes", kOnPolicy, "evaluation.episodes", ""},
     {"test_episode", kXuance, "evaluation.episodes", ""},
@@ -287,6 +301,9 @@ constexpr ForeignKey kForeignKeys[] = {
     {"num_to_keep", kRllib, "experiment.keep_checkpoints", ""},
     {"log_interval", kOnPolicy, "experiment.write_interval", "env steps"},
     {"use_wandb", kOnPolicy, "experiment.wandb", ""},
+    {"logger", kXuance, "experiment.wandb", "true or false; TensorBoard is always written"},
+    {"project_name", kXuance, "experiment.wandb_kwargs", "{project: NAME}"},
+    {"wandb_user_name", kXuance, "experiment.wandb_kwargs", "{entity: NAME}"},
     // What Troupe does in one way only, or not.
     {"lstm_use_prev_action", kRllib, "env.previous_action", "true or false"},
     {"lstm_use_prev_reward", kRllib, "env.previous_reward", "true or false"},
@@ -295,9 +312,12 @@ constexpr ForeignKey kForeignKeys[] = {
      "films evaluations; troupe evaluate --video films a run's policies"},
     {"render_mode", kSeveral, "evaluation.video_interval", "sets it for the evaluations that it films"},
     {"fps", kXuance, "", "troupe evaluate --video has --video-fps"},
+    {"capture_video", kCleanRl, "evaluation.video_interval", "films evaluations"},
     {"callback", kSeveral, "callbacks", "a list of python:MODULE:CLASS"},
+    {"callbacks_class", kRllib, "callbacks", "a list of python:MODULE:CLASS"},
     {"replay_mode", kRllib, "", "there is no replay, what is sampled is trained on once"},
     {"use_critic", kRllib, "", "there is always a critic"},
+    {"max_batchsize", kTianshou, "", "it changes no result"},
     {"dual_clip", kTianshou, "", "the loss has one clip, algorithm.clip_param"},
     {"framework", kRllib, "", "there is one, LibTorch"},
     {"dl_toolbox", kXuance, "", "there is one, LibTorch"},
@@ -334,6 +354,12 @@ std::string UnknownKeyHint(std::string_view section, std::string_view name, cons
   const std::vector<std::string> all = AllKeys();
   for (const std::string& key : all) {
     if (LastPart(key) == name) return absl::StrCat("; it belongs in ", Quoted(key));
+  }
+  // "multi_agent.policy" means policies, whatever another library calls so.
+  std::string plural(name);
+  if (!plural.empty() && plural.back() == 'y') plural.replace(plural.size() - 1, 1, "ies");
+  if (std::find(siblings.begin(), siblings.end(), plural) != siblings.end()) {
+    return absl::StrCat("; the nearest is ", Quoted(JoinKey(section, plural)));
   }
   if (const ForeignKey* foreign = FindForeignKey(name); foreign != nullptr) {
     const std::string note(foreign->note);

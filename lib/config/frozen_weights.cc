@@ -10,6 +10,7 @@
 #include "lib/base/local_path.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/overrides.h"
 #include "lib/config/schema.h"
 #include "lib/policy/parameter_globs.h"
 #include "lib/policy/parameter_layout.h"
@@ -26,6 +27,25 @@ using policy::PolicySpec;
 using policy::PolicyState;
 
 namespace {
+
+/// The checkpoint directory that a path means: itself, or the latest of a run folder. Reads no file of it. NOT_FOUND:
+/// neither, or there is none yet.
+absl::StatusOr<std::string> FindCheckpointAt(const std::string& path) {
+  TROUPE_RETURN_IF_ERROR(base::CheckIsPath(path));
+  storage::FileSystem& fs = storage::FileSystem::Posix();
+  if (fs.Exists(path + "/manifest.json")) return path;
+  if (fs.Exists(path + "/config.yaml")) return storage::FindCheckpoint(fs, path, "latest");
+  return absl::NotFoundError(absl::StrCat("\"", base::LogSafe(path),
+                                          "\" is neither a checkpoint nor a run folder, expected one of them, as "
+                                          "runs/NAME or runs/NAME/checkpoints/N"));
+}
+
+/// What `read` makes of the checkpoint directory that `path` means (storage::ReadFoundCheckpoint).
+template <typename Read>
+auto ReadCheckpointAt(const std::string& path, Read read) {
+  return storage::ReadFoundCheckpoint(
+      storage::FileSystem::Posix(), [&path] { return FindCheckpointAt(path); }, std::move(read));
+}
 
 /// A policy of an opened checkpoint.
 struct Found {
@@ -149,26 +169,14 @@ absl::StatusOr<PolicyState> TakeFrom(const storage::CheckpointWeights& weights, 
   return weights.Read(spec);
 }
 
-}  // namespace
-
-absl::StatusOr<std::string> FindCheckpointAt(const std::string& path) {
-  TROUPE_RETURN_IF_ERROR(base::CheckIsPath(path));
-  storage::FileSystem& fs = storage::FileSystem::Posix();
-  if (fs.Exists(path + "/manifest.json")) return path;
-  if (fs.Exists(path + "/config.yaml")) return storage::FindCheckpoint(fs, path, "latest");
-  return absl::NotFoundError(absl::StrCat("\"", base::LogSafe(path),
-                                          "\" is neither a checkpoint nor a run folder, expected one of them, as "
-                                          "runs/NAME or runs/NAME/checkpoints/N"));
-}
-
-absl::StatusOr<PolicyState> LoadPolicy(const std::string& path, const policy::PolicyId& source, const PolicySpec& spec,
-                                       PolicyPart part) {
-  TROUPE_ASSIGN_OR_RETURN(const std::string directory, FindCheckpointAt(path));
+/// LoadPolicy of the checkpoint in `directory`.
+absl::StatusOr<PolicyState> LoadPolicyOf(const std::string& directory, const policy::PolicyId& source,
+                                         const PolicySpec& spec, PolicyPart part) {
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<storage::CheckpointWeights> weights,
                           storage::CheckpointWeights::Open(storage::FileSystem::Posix(), directory));
   const absl::StatusOr<Found> found = FindSpec(*weights, directory, source.value().empty() ? spec.id : source);
   if (absl::IsNotFound(found.status())) {
-    return absl::NotFoundError(absl::StrCat(found.status().message(), "; write checkpoint:PATH#ID"));
+    return absl::NotFoundError(absl::StrCat(found.status().message(), "; write PATH#ID"));
   }
   TROUPE_RETURN_IF_ERROR(found.status());
   if (!policy::FirstDifference(found->spec, spec).empty()) return Misfit(*weights, *found, spec);
@@ -180,16 +188,35 @@ absl::StatusOr<PolicyState> LoadPolicy(const std::string& path, const policy::Po
   return state;
 }
 
+/// Loads the weights that a policy's key `name` names. Errors begin with the key's place.
+absl::StatusOr<PolicyState> LoadNamed(const ResolvedRun& run, const PolicySpec& spec, const char* name,
+                                      const policy::PolicyClass& from) {
+  absl::StatusOr<PolicyState> state = LoadPolicy(from.path, from.source, spec, PolicyPart::kWeights);
+  if (state.ok()) return state;
+  const std::string key = JoinKey(JoinKey("multi_agent.policies", spec.id.value()), name);
+  return absl::Status(state.status().code(),
+                      absl::StrCat(run.config.Where(key), ": ", key, ": ", state.status().message()));
+}
+
+}  // namespace
+
+absl::StatusOr<PolicyState> LoadPolicy(const std::string& path, const policy::PolicyId& source, const PolicySpec& spec,
+                                       PolicyPart part) {
+  const auto load = [&](const std::string& directory) { return LoadPolicyOf(directory, source, spec, part); };
+  return ReadCheckpointAt(path, load);
+}
+
 absl::Status LoadWarmStart(const std::string& path, const ResolvedRun& run,
                            std::vector<std::optional<PolicyState>>* states) {
-  const auto load = [&]() -> absl::Status {
-    TROUPE_ASSIGN_OR_RETURN(const std::string directory, FindCheckpointAt(path));
+  std::vector<bool> given;
+  for (const std::optional<PolicyState>& state : *states) given.push_back(state.has_value());
+  const auto load = [&](const std::string& directory) -> absl::Status {
     TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<storage::CheckpointWeights> weights,
                             storage::CheckpointWeights::Open(storage::FileSystem::Posix(), directory));
     const bool takes_part = !run.config.proto().multi_agent().load_parameters().values().empty();
     for (size_t slot = 0; slot < run.policies.size(); ++slot) {
       const PolicySpec& spec = run.policies[slot];
-      if (!spec.policy_class.trainable()) continue;
+      if (!spec.policy_class.trainable() || given[slot]) continue;
       // Those of the first versions do not say what they hold; what does not fit is then seen in the tensors alone, and
       // a part of them is not taken.
       if (weights->manifest().state.table != nullptr || takes_part) {
@@ -201,7 +228,7 @@ absl::Status LoadWarmStart(const std::string& path, const ResolvedRun& run,
     }
     return absl::OkStatus();
   };
-  const absl::Status loaded = load();
+  const absl::Status loaded = ReadCheckpointAt(path, load);
   if (loaded.ok()) return loaded;
   return absl::Status(loaded.code(), absl::StrCat("--warm-start ", base::LogSafe(path), ": ", loaded.message()));
 }
@@ -217,16 +244,25 @@ absl::StatusOr<std::vector<std::optional<PolicyState>>> LoadFrozenWeights(const 
   for (size_t slot = 0; slot < run.policies.size(); ++slot) {
     const PolicySpec& spec = run.policies[slot];
     if (spec.policy_class.kind != policy::PolicyClass::Kind::kCheckpoint) continue;
-    absl::StatusOr<PolicyState> state =
-        LoadPolicy(spec.policy_class.path, spec.policy_class.source, spec, PolicyPart::kWeights);
-    if (!state.ok()) {
-      const std::string key = JoinKey(JoinKey("multi_agent.policies", spec.id.value()), "class");
-      return absl::Status(state.status().code(),
-                          absl::StrCat(run.config.Where(key), ": ", key, ": ", state.status().message()));
-    }
-    states[slot] = *std::move(state);
+    TROUPE_ASSIGN_OR_RETURN(states[slot], LoadNamed(run, spec, "class", spec.policy_class));
   }
   return states;
+}
+
+absl::Status LoadGivenWeights(const ResolvedRun& run, std::vector<std::optional<PolicyState>>* states) {
+  for (size_t slot = 0; slot < run.policies.size(); ++slot) {
+    const PolicySpec& spec = run.policies[slot];
+    const v1::PolicyConfig* const policy = FindPolicyConfig(run.config, spec.id);
+    if (policy == nullptr || policy->load().empty()) continue;
+    if (!spec.policy_class.trainable()) {
+      return run.config.KeyError(
+          JoinKey(JoinKey("multi_agent.policies", spec.id.value()), "load"),
+          absl::StrCat("is of policies that are trained, got class ", base::LogSafe(spec.policy_class.ToString())));
+    }
+    TROUPE_ASSIGN_OR_RETURN(const policy::PolicyClass from, policy::ParsePolicyClass("checkpoint:" + policy->load()));
+    TROUPE_ASSIGN_OR_RETURN((*states)[slot], LoadNamed(run, spec, "load", from));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace troupe::config

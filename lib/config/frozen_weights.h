@@ -17,15 +17,12 @@ enum class PolicyPart : uint8_t {
   kAll = 2,      ///< the optimizer and the counters, too: it goes on as it was
 };
 
-/// The checkpoint directory that a path means: itself, or the latest of a run folder; relative to the working
-/// directory. Reads no file of it. NOT_FOUND: neither, or there is none yet.
-absl::StatusOr<std::string> FindCheckpointAt(const std::string& path);
-
 /// One policy alone from a checkpoint of any run: `source` (empty: the one of spec's id) of `path`, for a policy of
-/// `spec`. PATH as FindCheckpointAt has it. Policies that came or went while that run trained are found as they were
-/// then. The state has spec's id and version (0, 0). The run is data: its configuration is not read and nothing of it
-/// is executed (storage::CheckpointWeights). Thread-safe; blocks on the disk. Errors as below, without the place of a
-/// key.
+/// `spec`. `path`: a checkpoint's directory, or a run folder, of which the latest is read, also where a learner removes
+/// checkpoints meanwhile; relative to the working directory. Policies that came or went while that run trained are
+/// found as they were then. The state has spec's id and version (0, 0). The run is data: its configuration is not read
+/// and nothing of it is executed (storage::CheckpointWeights). Thread-safe; blocks on the disk. Errors as below,
+/// without the place of a key.
 absl::StatusOr<policy::PolicyState> LoadPolicy(const std::string& path, const policy::PolicyId& source,
                                                const policy::PolicySpec& spec, PolicyPart part);
 
@@ -37,10 +34,14 @@ absl::StatusOr<policy::PolicyState> LoadPolicy(const std::string& path, const po
 /// checkpoint does not say what it holds. DATA_LOSS: it is damaged.
 absl::StatusOr<std::vector<std::optional<policy::PolicyState>>> LoadFrozenWeights(const ResolvedRun& run);
 
-/// The weights of --warm-start, by policy slot, for each policy that trains: the one of its id of `path`, without
-/// optimizer and with version (0, 0). Only the networks' shapes must be the same; with multi_agent.load_parameters
-/// those of the tensors that it takes, and the rest is fresh. Errors begin with the flag; they are
-/// LoadFrozenWeights', with the first tensor that differs, both its shapes and the keys that decide them.
+/// The weights that policies which train are to begin with (`load`), into `states` by policy slot. Errors as
+/// LoadFrozenWeights; INVALID_ARGUMENT where a policy of another class has the key.
+absl::Status LoadGivenWeights(const ResolvedRun& run, std::vector<std::optional<policy::PolicyState>>* states);
+
+/// The weights of --warm-start, by policy slot, for each policy that trains and has none yet: the one of its id of
+/// `path`, without optimizer and with version (0, 0). Only the networks' shapes must be the same; with
+/// multi_agent.load_parameters those of the tensors that it takes, and the rest is fresh. Errors begin with the flag;
+/// they are LoadFrozenWeights', with the first tensor that differs, both its shapes and the keys that decide them.
 absl::Status LoadWarmStart(const std::string& path, const ResolvedRun& run,
                            std::vector<std::optional<policy::PolicyState>>* states);
 

@@ -122,7 +122,7 @@ TEST_F(FrozenWeightsTest, SaysWhatIsNotThere) {
       HasSubstr("multi_agent.policies.old.class: \"/nowhere/at/all\" is neither a checkpoint nor a run folder"));
   const std::string run = MakeRun("run", {100});
   EXPECT_THAT(ErrorOf(absl::StatusCode::kNotFound, "checkpoint:" + run),
-              HasSubstr("is not there, expected one of main, dice; write checkpoint:PATH#ID"));
+              HasSubstr("is not there, expected one of main, dice; write PATH#ID"));
   EXPECT_THAT(ErrorOf(absl::StatusCode::kFailedPrecondition, "checkpoint:" + run + "#dice"),
               HasSubstr("is of class random, which has no weights"));
   ErrorOf(absl::StatusCode::kNotFound, "checkpoint:" + MakeRun("empty", {}) + "#main");
@@ -213,6 +213,39 @@ TEST_F(FrozenWeightsTest, AWarmStartOfOtherNetworksSaysPolicyTensorFileShapesAnd
       warm_start({"multi_agent.policies.other={}", "multi_agent.policy_mapping={player_0: main, \"*\": other}"}),
       HasSubstr("policy \"other\" of " + run +
                 "/checkpoints/100 is not there, expected one of main, dice; call the run's policy so, too"));
+}
+
+TEST_F(FrozenWeightsTest, APolicyThatTrainsMayBeginWithOthersWeights) {
+  const std::string run = MakeRun("run", {100});
+  const auto load = [&](const std::string& from, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> overrides = {"multi_agent.policies.old.load=\"" + from + "\""};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    const ResolvedRun to = Resolve(kRun, overrides);
+    std::vector<std::optional<policy::PolicyState>> states(to.policies.size());
+    return std::make_pair(LoadGivenWeights(to, &states), states);
+  };
+  const auto [loaded, states] = load(run + "#main");
+  ASSERT_TRUE(loaded.ok()) << loaded;
+  EXPECT_FALSE(states[0].has_value());
+  ASSERT_TRUE(states[1].has_value());
+  EXPECT_EQ(states[1]->id.value(), "old");
+  EXPECT_TRUE(states[1]->Floats("adam.exp_avg").empty());
+  EXPECT_FLOAT_EQ(states[1]->parameters()[3], 0.001f * 103);
+  const auto error = [&](const std::string& from, const std::vector<std::string>& more = {}) {
+    return std::string(load(from, more).first.message());
+  };
+  EXPECT_THAT(error(run), HasSubstr("multi_agent.policies.old.load: policy \"old\" of "));
+  EXPECT_THAT(error(run), HasSubstr("is not there, expected one of main, dice; write PATH#ID"));
+  EXPECT_THAT(error("/nowhere"), HasSubstr("\"/nowhere\" is neither a checkpoint nor a run folder"));
+  EXPECT_THAT(error(run + "#main", {"model.actor_hidden_sizes=[9]"}), HasSubstr(" does not fit: "));
+  EXPECT_THAT(error(run + "#main", {"multi_agent.policies.old.class=random"}),
+              HasSubstr("multi_agent.policies.old.load: is of policies that are trained, got class random"));
+  // Beside a warm start, which has no policy of that id.
+  const ResolvedRun to = Resolve(kRun, {"multi_agent.policies.old.load=\"" + run + "#main\""});
+  std::vector<std::optional<policy::PolicyState>> both(to.policies.size());
+  ASSERT_TRUE(LoadGivenWeights(to, &both).ok());
+  EXPECT_TRUE(LoadWarmStart(run, to, &both).ok());
+  EXPECT_TRUE(both[0].has_value());
 }
 
 TEST_F(FrozenWeightsTest, AWarmStartMayTakeSomeParametersAlone) {

@@ -116,7 +116,7 @@ absl::Status SetEncoders(const RunConfig& config, const env::EnvSpec& env, const
   const bool is_image = spec->image().size() > 0;
   const bool given = model.has_conv_filters();
   bool convolves = model.encoder() == v1::ENCODER_CNN;
-  if (model.encoder() == v1::ENCODER_AUTO) convolves = space::IsByteImage(spec->observation_space) || given;
+  if (model.encoder() == v1::ENCODER_AUTO) convolves = ConvolvesUnasked(model, spec->observation_space) || given;
   if (!convolves) return absl::OkStatus();
   const std::string whose =
       absl::StrCat("policy \"", spec->id.value(), "\" observes ", spec->observation_space.ToString());
@@ -145,6 +145,10 @@ absl::Status SetEncoders(const RunConfig& config, const env::EnvSpec& env, const
     }
   }
   return spec->image_bytes() ? CheckMomentsOfImages(config, of, *spec, whose) : absl::OkStatus();
+}
+
+bool ConvolvesUnasked(const v1::ModelConfig& model, const space::Space& space) {
+  return model.scaling() == v1::SCALING_RULE_BY_255 ? space::IsByteImage(space) : space::IsImage(space);
 }
 
 bool LooksLikeImage(const space::Space& space) {

@@ -11,6 +11,7 @@
 
 namespace troupe::v1 {
 class ConvFilters;
+class ModelConfig;
 }  // namespace troupe::v1
 
 namespace troupe::config {
@@ -29,6 +30,9 @@ std::vector<policy::ConvLayer> ConvLayersOf(const v1::ConvFilters& filters);
 std::vector<policy::ConvLayer> ConvLayersFor(const policy::ImageShape& image);
 /// Whether the network reads its agent's observation before all else: only such a one has an encoder of it.
 bool ReadsOwnObservation(const policy::NetworkSpec& network);
+/// True where encoder auto has convolutions: for images of 0 to 255. A model that scales as older versions did has them
+/// for images of any bounds, as it had.
+bool ConvolvesUnasked(const v1::ModelConfig& model, const space::Space& space);
 /// A Box that looks like an image, whatever networks take it for.
 bool LooksLikeImage(const space::Space& space);
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "lib/base/check.h"
+#include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/algorithms.h"
@@ -433,7 +434,7 @@ std::string_view NeedsOf(std::string_view condition) { return ConditionOf(condit
 
 absl::StatusOr<std::vector<std::string>> CheckEffects(const ResolvedRun& run, const env::EnvRegistry& registry,
                                                       FileOf file) {
-  return EffectCheck(run, registry, file).Run();
+  return base::RefusedIfFinal(EffectCheck(run, registry, file).Run());
 }
 
 }  // namespace troupe::config

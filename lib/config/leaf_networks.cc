@@ -131,7 +131,7 @@ class LeafSettings {
     const policy::ImageShape image = space::ImageOf(leaf.space);
     const bool own = entry != nullptr && (entry->has_conv_filters() || entry->auto_filters());
     const bool by_encoder = model_.encoder() == v1::ENCODER_CNN    ? image.size() > 0
-                            : model_.encoder() == v1::ENCODER_AUTO ? space::IsByteImage(leaf.space)
+                            : model_.encoder() == v1::ENCODER_AUTO ? ConvolvesUnasked(model_, leaf.space)
                                                                    : false;
     if (!own && !by_encoder) return std::vector<policy::ConvLayer>();
     const bool listed = own && entry->has_conv_filters();

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/testing/resolve_fixture.h"
+#include "lib/policy/policy_mapping.h"
 #include <gtest/gtest.h>
 
 namespace troupe::config {
@@ -258,6 +259,36 @@ TEST_F(MultiAgentTest, MappingByFunction) {
       ErrorOf(start + "{\"*\": {function: [a]}}"),
       "run.yaml:4:36: multi_agent.policy_mapping.*.function: got a list, expected the name of a function, at most 1024 "
       "characters");
+}
+
+// As RLlib's example has it: one function for cars and a traffic light.
+TEST_F(MultiAgentTest, AFunctionChoosesAmongPoliciesWithTheAgentsSpaces) {
+  const std::string start =
+      "env: {name: mixed}\nmulti_agent:\n  policy_mapping: {function: round_robin}\n  policies:\n"
+      "    wolf1: {observation_space: \"Box(-1, 1, [3])\"}\n    wolf2: {observation_space: \"Box(-1, 1, [3])\"}\n";
+  const ResolvedRun run = Resolve(start + "    sheep: {observation_space: \"Box(-1, 1, [2])\"}");
+  EXPECT_EQ(Players(run, 0), (std::vector<std::string>{"wolf1", "wolf2"}));
+  EXPECT_EQ(Players(run, 1), (std::vector<std::string>{"wolf1", "wolf2"}));
+  EXPECT_EQ(Players(run, 2), (std::vector<std::string>{"sheep"}));
+  EXPECT_EQ(run.policies_of_agent[0][1].probability, 0.5);
+  EXPECT_EQ(run.policies[2].observation_size(), 2);
+  ExpectRoundTrip(run.config);
+  // The function is asked with no others.
+  const auto mapping = policy::MakeRuleMapping(run.mapping_rules, run.agent_ids(), run.policy_ids());
+  ASSERT_TRUE(mapping.ok()) << mapping.status();
+  for (uint32_t episode = 0; episode < 6; ++episode) {
+    for (int32_t agent = 0; agent < 3; ++agent) {
+      const base::AgentSlot slot(agent);
+      const auto chosen = (*mapping)->Map(run.env_spec.possible_agents[static_cast<size_t>(agent)].id, slot,
+                                          {.env_id = base::EnvId(1), .episode = episode});
+      ASSERT_TRUE(chosen.ok()) << chosen.status();
+      EXPECT_EQ(chosen->value() == 2, agent == 2) << episode;
+    }
+  }
+  const std::string none = ErrorOf(start);
+  EXPECT_EQ(none.substr(0, none.find(" and ")),
+            "run.yaml:5:5: multi_agent.policies: no policy has the spaces of agent \"sheep\", for which a function "
+            "chooses one: expected one with Box(-1, 1, [2])");
 }
 
 TEST_F(MultiAgentTest, ObservationFunction) {

@@ -93,6 +93,7 @@ TEST(PermitsTest, EveryTextThatAWorkerIsToldIsAStatementOrNoCode) {
                                          "multi_agent.policies.algorithm.a2c.frozen_parameters.values",
                                          "multi_agent.policies.algorithm.ppo.frozen_parameters.values",
                                          "multi_agent.policies.id",
+                                         "multi_agent.policies.load",
                                          "multi_agent.policies.model.leaf_encoders.encoders.leaf",
                                          "multi_agent.policies.observation_space",
                                          "multi_agent.policy_mapping.rules.agents",

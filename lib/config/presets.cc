@@ -16,6 +16,7 @@ algorithm:
   num_epochs: 10
   lr: 7.0e-4
   critic_lr: 7.0e-4
+  normalize_observations: false
   adam_epsilon: 1.0e-5
   gamma: 0.99
   gae_lambda: 0.95
@@ -60,6 +61,7 @@ algorithm:
   num_epochs: 10
   lr: 3.0e-4
   critic_lr: auto
+  normalize_observations: false
   adam_epsilon: 1.0e-5
   gamma: 0.99
   gae_lambda: 0.95
@@ -84,6 +86,7 @@ algorithm:
   rmsprop_epsilon: 1.0e-5
   lr: 7.0e-4
   critic_lr: auto
+  normalize_observations: false
   gamma: 0.99
   gae_lambda: 1.0
   use_advnorm: false
@@ -105,6 +108,7 @@ algorithm:
   num_epochs: 30
   lr: 5.0e-5
   critic_lr: auto
+  normalize_observations: false
   adam_epsilon: 1.0e-8
   gamma: 0.99
   gae_lambda: 1.0

@@ -27,6 +27,10 @@ using policy::AlgorithmSpec;
 
 constexpr char kMinibatchSize[] = "minibatch_size";
 constexpr char kNumMinibatches[] = "num_minibatches";
+// minibatch_size: auto makes so many steps an epoch, each of at least so many sequences.
+constexpr int64_t kAutoMinibatches = 32;
+constexpr int64_t kAutoSequences = 16;
+constexpr double kAutoEntropyCoeff = 0.01;
 
 /// Rows of policies in a batch where every agent acts at every step.
 struct BatchRows {
@@ -95,9 +99,11 @@ absl::StatusOr<std::optional<int64_t>> MinibatchSize(const ResolvedRun& run, con
   const BatchRows rows = count(key);
   if (size.has_value() && *size > rows.fewest) return too_many(key, *size, rows.fewest);
   if (size.has_value()) return size;
-  const int64_t most_rows = RuleOf(*field).auto_rows();
-  if (most_rows == 0) return std::nullopt;
-  return std::min({most_rows, rows.most, rows.fewest});
+  const int64_t least = RuleOf(*field).auto_rows();
+  if (least == 0) return std::nullopt;
+  const policy::PolicySpec& spec = run.policies[slot];
+  const int64_t sequences = spec.remembers() ? kAutoSequences * spec.sequence_length : 0;
+  return std::min({std::max({least, sequences, rows.most / kAutoMinibatches}), rows.most, rows.fewest});
 }
 
 /// The value of a key that is set.
@@ -158,6 +164,16 @@ absl::Status AtItsKey(const ResolvedRun& run, const SettingsOf& of, const std::s
   return run.config.KeyError(AlgorithmKey(run.config, of, std::string(name)), absl::StrCat(is_got ? "got " : "", text));
 }
 
+/// Values of keys that are `auto`, where the policy decides them.
+void FillAuto(const policy::PolicySpec& policy, const Message& options, AlgorithmSpec* spec) {
+  const auto fill = [&](const char* key, policy::OptionValue value) {
+    if (options.GetDescriptor()->FindFieldByName(key) != nullptr) spec->options.emplace(key, std::move(value));
+  };
+  const double entropy_coeff = policy.HasContinuousActions() ? 0 : kAutoEntropyCoeff;
+  fill("entropy_coeff", policy::ScheduleValue{entropy_coeff, entropy_coeff, 0});
+  fill("minibatch_by", std::string(policy.remembers() ? "rows" : "env_steps"));
+}
+
 absl::StatusOr<AlgorithmSpec> SpecOf(const ResolvedRun& run, const SettingsOf& of, size_t slot) {
   const v1::AlgorithmConfig algorithm = AlgorithmOf(run.config, of);
   const FieldDescriptor& entry = OptionsOf(algorithm.name());
@@ -172,6 +188,7 @@ absl::StatusOr<AlgorithmSpec> SpecOf(const ResolvedRun& run, const SettingsOf& o
     TROUPE_RETURN_IF_ERROR(CheckStart(run, of, field, value));
     spec.options.emplace(field.name(), std::move(value));
   }
+  FillAuto(run.policies[slot], options, &spec);
   TROUPE_ASSIGN_OR_RETURN(const std::optional<int64_t> minibatch_size, MinibatchSize(run, options, of, slot));
   if (minibatch_size.has_value()) spec.options.emplace(kMinibatchSize, *minibatch_size);
   absl::Status fits = training::CheckAlgorithm(spec);

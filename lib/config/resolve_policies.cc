@@ -23,6 +23,7 @@
 #include "lib/policy/mapping_function.h"
 #include "lib/policy/policy_class.h"
 #include "lib/policy/python_callable.h"
+#include "lib/space/observation_leaves.h"
 #include "proto/troupe/v1/config.pb.h"
 #include <google/protobuf/reflection.h>
 
@@ -225,54 +226,6 @@ absl::StatusOr<std::vector<bool>> ResolveTrains(const RunConfig& config, const N
   return trains;
 }
 
-/// By agent slot, which policies the agent may get, and how likely each is.
-absl::StatusOr<std::vector<std::vector<MappedPolicy>>> MapAgents(const RunConfig& config, const env::EnvSpec& env,
-                                                                 const Names& names) {
-  const std::vector<std::string> agents = AgentIds(env);
-  std::vector<std::vector<MappedPolicy>> of_rule;
-  for (const MappingRule& rule : names.rules) {
-    const std::string key = JoinKey("multi_agent.policy_mapping", rule.agent_glob);
-    if (!rule.function.empty()) {
-      if (const absl::Status known = policy::CheckMappingFunction(rule.function); !known.ok()) {
-        return config.KeyError(JoinKey(key, "function"), std::string(known.message()));
-      }
-    }
-    double sum = 0;
-    for (const policy::WeightedPolicy& weighted : rule.policies) sum += weighted.weight;
-    of_rule.emplace_back();
-    for (const policy::WeightedPolicy& weighted : rule.policies) {
-      TROUPE_ASSIGN_OR_RETURN(const PolicySlot slot, FindPolicy(config, key, weighted.policy, names.policies));
-      of_rule.back().push_back({slot, weighted.weight / sum});
-    }
-    // Whom a function will choose is not known: any of them, each as likely.
-    for (size_t i = 0; !rule.function.empty() && rule.policies.empty() && i < names.policies.size(); ++i) {
-      of_rule.back().push_back({PolicySlot(static_cast<int32_t>(i)), 1.0 / static_cast<double>(names.policies.size())});
-    }
-  }
-  // What remains to go wrong is an agent without a rule.
-  if (const auto mapping = policy::MakeRuleMapping(names.rules, agents, policy::BySlot<PolicyId>(names.policies));
-      !mapping.ok()) {
-    return config.KeyError("multi_agent.policy_mapping", std::string(mapping.status().message()));
-  }
-  std::vector<std::vector<MappedPolicy>> of_agent;
-  for (const std::string& agent : agents) {
-    of_agent.push_back(of_rule[static_cast<size_t>(policy::FirstMatch(names.rules, agent) - names.rules.data())]);
-  }
-  return of_agent;
-}
-
-/// By policy slot, the agents that may be played by it, as places in possible_agents.
-std::vector<std::vector<size_t>> PlayedAgents(const std::vector<std::vector<MappedPolicy>>& policies_of_agent,
-                                              size_t num_policies) {
-  std::vector<std::vector<size_t>> played(num_policies);
-  for (size_t agent = 0; agent < policies_of_agent.size(); ++agent) {
-    for (const MappedPolicy& mapped : policies_of_agent[agent]) {
-      played[static_cast<size_t>(mapped.policy.value())].push_back(agent);
-    }
-  }
-  return played;
-}
-
 /// The space that multi_agent.policies gives, or one without value.
 absl::StatusOr<space::Space> GivenSpace(const std::string& text) {
   if (text.empty()) return space::Space();
@@ -296,6 +249,87 @@ absl::StatusOr<GivenSpaces> SpacesOf(const RunConfig& config, const PolicyId& id
   TROUPE_ASSIGN_OR_RETURN(given.observation_space, GivenSpace(policy->observation_space()));
   TROUPE_ASSIGN_OR_RETURN(given.action_space, GivenSpace(policy->action_space()));
   return given;
+}
+
+/// A function may choose any policy that has the agent's spaces; each counts as equally likely. Another answer costs
+/// the episode.
+absl::StatusOr<std::vector<MappedPolicy>> WhomAFunctionMayChoose(const RunConfig& config, const env::AgentSpec& agent,
+                                                                 const std::vector<PolicyId>& policies) {
+  std::vector<MappedPolicy> may;
+  for (size_t i = 0; i < policies.size(); ++i) {
+    TROUPE_ASSIGN_OR_RETURN(const GivenSpaces given, SpacesOf(config, policies[i]));
+    if (given.Fit(agent)) may.push_back({PolicySlot(static_cast<int32_t>(i)), 0});
+  }
+  if (may.empty()) {
+    return config.KeyError("multi_agent.policies",
+                           absl::StrCat("no policy has the spaces of agent \"", agent.id.value(),
+                                        "\", for which a function chooses one: expected one with ",
+                                        agent.observation_space.ToString(), " and ", agent.action_space.ToString()));
+  }
+  for (MappedPolicy& mapped : may) mapped.probability = 1.0 / static_cast<double>(may.size());
+  return may;
+}
+
+/// By agent slot, which policies the agent may get, and how likely each is. Where a function may choose among all, but
+/// not all have the agent's spaces, a rule of the agent's own names those that do.
+absl::StatusOr<std::vector<std::vector<MappedPolicy>>> MapAgents(const RunConfig& config, const env::EnvSpec& env,
+                                                                 Names* all_names) {
+  Names& names = *all_names;
+  const std::vector<std::string> agents = AgentIds(env);
+  std::vector<std::vector<MappedPolicy>> of_rule;
+  for (const MappingRule& rule : names.rules) {
+    const std::string key = JoinKey("multi_agent.policy_mapping", rule.agent_glob);
+    if (!rule.function.empty()) {
+      if (const absl::Status known = policy::CheckMappingFunction(rule.function); !known.ok()) {
+        return config.KeyError(JoinKey(key, "function"), std::string(known.message()));
+      }
+    }
+    double sum = 0;
+    for (const policy::WeightedPolicy& weighted : rule.policies) sum += weighted.weight;
+    of_rule.emplace_back();
+    for (const policy::WeightedPolicy& weighted : rule.policies) {
+      TROUPE_ASSIGN_OR_RETURN(const PolicySlot slot, FindPolicy(config, key, weighted.policy, names.policies));
+      of_rule.back().push_back({slot, weighted.weight / sum});
+    }
+  }
+  // What remains to go wrong is an agent without a rule.
+  if (const auto mapping = policy::MakeRuleMapping(names.rules, agents, policy::BySlot<PolicyId>(names.policies));
+      !mapping.ok()) {
+    return config.KeyError("multi_agent.policy_mapping", std::string(mapping.status().message()));
+  }
+  std::vector<std::vector<MappedPolicy>> of_agent;
+  std::vector<MappingRule> own;
+  for (const env::AgentSpec& agent : env.possible_agents) {
+    const MappingRule* const rule = policy::FirstMatch(names.rules, agent.id.value());
+    of_agent.push_back(of_rule[static_cast<size_t>(rule - names.rules.data())]);
+    if (!rule->policies.empty()) continue;
+    TROUPE_ASSIGN_OR_RETURN(of_agent.back(), WhomAFunctionMayChoose(config, agent, names.policies));
+    if (of_agent.back().size() == names.policies.size()) continue;
+    own.push_back({agent.id.value(), {}, rule->function});
+    for (const MappedPolicy& may : of_agent.back()) {
+      own.back().policies.push_back({names.policies[static_cast<size_t>(may.policy.value())]});
+    }
+  }
+  if (own.size() + names.rules.size() > policy::kMaxMappingRules) {
+    return config.KeyError("multi_agent.policy_mapping", absl::StrCat("got a function for ", own.size(),
+                                                                      " agents, each with policies of its spaces; "
+                                                                      "expected at most ",
+                                                                      policy::kMaxMappingRules, " agents and rules"));
+  }
+  names.rules.insert(names.rules.begin(), own.begin(), own.end());
+  return of_agent;
+}
+
+/// By policy slot, the agents that may be played by it, as places in possible_agents.
+std::vector<std::vector<size_t>> PlayedAgents(const std::vector<std::vector<MappedPolicy>>& policies_of_agent,
+                                              size_t num_policies) {
+  std::vector<std::vector<size_t>> played(num_policies);
+  for (size_t agent = 0; agent < policies_of_agent.size(); ++agent) {
+    for (const MappedPolicy& mapped : policies_of_agent[agent]) {
+      played[static_cast<size_t>(mapped.policy.value())].push_back(agent);
+    }
+  }
+  return played;
 }
 
 /// Checks the spaces that a policy is given against the agents it plays. For one that plays nobody yet, the agents that
@@ -514,6 +548,14 @@ absl::Status SetCriticInput(const RunConfig& config, const env::EnvSpec& env, co
   return absl::OkStatus();
 }
 
+/// True for what continuous control observes: positions and speeds of any size.
+bool NeedsNormalizer(const PolicySpec& spec) {
+  const std::vector<space::ObservationLeaf> leaves = space::ObservationLeaves(spec.observation_space);
+  return spec.HasContinuousActions() && space::HasUnboundedNumbers(spec.observation_space) &&
+         std::none_of(leaves.begin(), leaves.end(),
+                      [](const space::ObservationLeaf& leaf) { return LooksLikeImage(leaf.space); });
+}
+
 /// What networks need: inputs, normalizer, action bounding.
 absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, const SettingsOf& of, PolicySpec* spec) {
   TROUPE_RETURN_IF_ERROR(SetCriticInput(config, env, of, spec));
@@ -523,7 +565,9 @@ absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, cons
   TROUPE_RETURN_IF_ERROR(CheckLayers(config, of, spec->actor));
   TROUPE_RETURN_IF_ERROR(CheckLayers(config, of, spec->critic()));
   spec->bytes_by_255 = ModelOf(config, of).scaling() == v1::SCALING_RULE_BY_255 && spec->bytes_have_bounds();
-  spec->normalize_observations = AlgorithmOf(config, of).normalize_observations();
+  const v1::AlgorithmConfig algorithm = AlgorithmOf(config, of);
+  spec->normalize_observations =
+      algorithm.has_normalize_observations() ? algorithm.normalize_observations() : NeedsNormalizer(*spec);
   TROUPE_RETURN_IF_ERROR(SetDistribution(config, of, ModelOf(config, of), spec));
   TROUPE_RETURN_IF_ERROR(SetModules(config, of, spec));
   if (spec->remembers()) spec->sequence_length = ModelOf(config, of).max_seq_len();
@@ -558,7 +602,7 @@ absl::Status FillWithoutNetworks(const RunConfig& config, const SettingsOf& of, 
 absl::StatusOr<ResolvedPolicies> ResolvePolicies(const RunConfig& config, const env::EnvSpec& env) {
   TROUPE_ASSIGN_OR_RETURN(Names names, ResolveNames(config, env));
   ResolvedPolicies resolved;
-  TROUPE_ASSIGN_OR_RETURN(resolved.policies_of_agent, MapAgents(config, env, names));
+  TROUPE_ASSIGN_OR_RETURN(resolved.policies_of_agent, MapAgents(config, env, &names));
   TROUPE_ASSIGN_OR_RETURN(resolved.train_rules, ResolveTrainRules(config, names.policies));
   TROUPE_ASSIGN_OR_RETURN(resolved.trains, ResolveTrains(config, names, resolved.train_rules));
   if (!resolved.train_rules.empty() && policy::IsPythonName(resolved.train_rules.back().function)) {

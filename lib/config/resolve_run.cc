@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "lib/base/exit_code.h"
 #include "lib/base/local_path.h"
 #include "lib/base/log.h"
 #include "lib/base/nearest_name.h"
@@ -365,15 +366,7 @@ absl::Status CheckExperimentFolders(const ResolvedRun& run) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-policy::BySlot<policy::PolicyId> ResolvedRun::policy_ids() const {
-  policy::BySlot<policy::PolicyId> ids;
-  for (const policy::PolicySpec& spec : policies) ids.push_back(spec.id);
-  return ids;
-}
-
-absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& unpinned, const env::EnvRegistry& registry) {
+absl::StatusOr<ResolvedRun> Resolve(const RunConfig& unpinned, const env::EnvRegistry& registry) {
   ResolvedRun run;
   TROUPE_ASSIGN_OR_RETURN(run.config, PinModules(unpinned));
   const RunConfig& config = run.config;
@@ -398,6 +391,18 @@ absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& unpinned, const env::Env
   TROUPE_RETURN_IF_ERROR(FillCallbacks(&run));
   TROUPE_RETURN_IF_ERROR(CheckExperimentFolders(run));
   return run;
+}
+
+}  // namespace
+
+policy::BySlot<policy::PolicyId> ResolvedRun::policy_ids() const {
+  policy::BySlot<policy::PolicyId> ids;
+  for (const policy::PolicySpec& spec : policies) ids.push_back(spec.id);
+  return ids;
+}
+
+absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRegistry& registry) {
+  return base::RefusedIfFinal(Resolve(config, registry));
 }
 
 int32_t TotalEnvs(const RunConfig& config) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/testing/resolve_fixture.h"
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace troupe::config {
@@ -29,7 +30,7 @@ TEST_F(ResolveRunTest, SharedPolicyWithCentralCriticByDefault) {
   EXPECT_EQ(run.schema.num_envs, 32u);
   EXPECT_EQ(run.agent_ids(), (std::vector<std::string>{"agent_0", "agent_1", "agent_2"}));
   EXPECT_EQ(run.schema.agent_observation_sizes, (std::vector<int64_t>{3, 3, 3}));
-  EXPECT_EQ(MinibatchSize(run, 0), 1000);
+  EXPECT_EQ(MinibatchSize(run, 0), 375);
   EXPECT_EQ(run.stop.env_steps, 1000000);
   EXPECT_EQ(run.experiment.write_interval_env_steps, 10000);
   EXPECT_EQ(run.experiment.checkpoint_interval_env_steps, 100000);
@@ -304,7 +305,7 @@ TEST_F(ResolveRunTest, Devices) {
       ErrorOf("env: {name: team}\ndevice: cpu\nprecision: bfloat16"),
       "run.yaml:3:12: precision: got bfloat16, but device is cpu, expected float32: the CPU trains in nothing else");
   EXPECT_THAT(ErrorOf("env: {name: team}\nprecision: float16"),
-              HasSubstr("precision: got \"float16\", expected one of float32, tf32, bfloat16"));
+              testing::HasSubstr("precision: got \"float16\", expected one of float32, tf32, bfloat16"));
 }
 
 TEST_F(ResolveRunTest, MinibatchLargerThanTheBatch) {
@@ -320,7 +321,7 @@ TEST_F(ResolveRunTest, MinibatchLargerThanTheBatch) {
   EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {num_minibatches: 2, minibatch_size: 2}"),
             "run.yaml:2:30: algorithm.num_minibatches: got a value besides algorithm.minibatch_size, expected one of "
             "the two");
-  EXPECT_EQ(MinibatchSize(Resolve("env: {name: continuous}\nalgorithm: {train_batch_size: 100}"), 0), 100);
+  EXPECT_EQ(MinibatchSize(Resolve("env: {name: continuous}\nalgorithm: {train_batch_size: 50}"), 0), 50);
 }
 
 TEST_F(ResolveRunTest, BatchSmallerThanOneStepOfEveryEnvironment) {
@@ -413,8 +414,8 @@ multi_agent:
   EXPECT_EQ(run.policies_of_agent[0][0].probability, 0.75);
   EXPECT_EQ(run.policies_of_agent[2].size(), 1u);
   EXPECT_EQ(run.mapping_rules[0].policies[1].weight, 1.0);
-  // The default counts on those that play always: sheep has the 4000 rows of one agent.
-  EXPECT_EQ(MinibatchSize(run, 0), 1000);
+  // The default counts on the one with the most: the hunter is expected to have 6000 rows.
+  EXPECT_EQ(MinibatchSize(run, 0), 187);
   // What is written reads back as the same.
   const auto again = RunConfig::FromYaml(run.config.ToYaml(), "again.yaml");
   ASSERT_TRUE(again.ok()) << again.status();
@@ -426,9 +427,9 @@ multi_agent:
 
 TEST_F(ResolveRunTest, MinibatchesOfDrawnPolicies) {
   const std::string drawn = "env: {name: team}\nmulti_agent: {policy_mapping: {\"*\": {a: 1, b: 1, c: 4}}}\n";
-  // c is expected to have 4 / 6 of the rows of three agents, 1333 of them; how many it gets is left to chance.
-  EXPECT_EQ(MinibatchSize(Resolve(drawn + "algorithm: {train_batch_size: 667}"), 0), 1000);
-  EXPECT_EQ(MinibatchSize(Resolve(drawn + "algorithm: {train_batch_size: 100}"), 0), 200);
+  // c is expected to have two thirds of the rows of three agents; how many it gets is left to chance.
+  EXPECT_EQ(MinibatchSize(Resolve(drawn + "algorithm: {train_batch_size: 3200}"), 0), 200);
+  EXPECT_EQ(MinibatchSize(Resolve(drawn + "num_envs: 5\nalgorithm: {train_batch_size: 25}"), 0), 50);
   EXPECT_EQ(MinibatchSize(Resolve(drawn + "algorithm: {train_batch_size: 100, minibatch_size: 300}"), 0), 300);
   EXPECT_NE(ErrorOf(drawn + "algorithm: {train_batch_size: 100, minibatch_size: 301}")
                 .find("algorithm.minibatch_size: got 301, expected at most the 300 rows"),

@@ -4,6 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "lib/base/exit_code.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/algorithms.h"
 #include "lib/config/resolve_distribution.h"
@@ -15,6 +16,9 @@
 
 namespace troupe::config {
 namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
 
 bool IsAmong(const std::string& key, const std::vector<std::string>& keys) {
   return std::any_of(keys.begin(), keys.end(), [&key](const std::string& section) {
@@ -34,8 +38,9 @@ std::string InOneLine(const std::string& yaml) {
 
 absl::Status MayNotChange(const RunConfig& config, const std::string& key, const std::string& now,
                           const std::string& before, const std::string& hint) {
-  return absl::FailedPreconditionError(absl::StrCat(config.Where(key), ": ", key, ": got ", InOneLine(now),
-                                                    ", but the run was started with ", InOneLine(before), "; ", hint));
+  return base::RefusedIfFinal(
+      absl::FailedPreconditionError(absl::StrCat(config.Where(key), ": ", key, ": got ", InOneLine(now),
+                                                 ", but the run was started with ", InOneLine(before), "; ", hint)));
 }
 
 /// `auto` was an MLP once, of a critic that reads all agents' images. A checkpoint of another one does not fit.
@@ -73,19 +78,37 @@ RunConfig WithSortedArguments(const RunConfig& old_config, const RunConfig& new_
   return new_config.With(std::move(proto));
 }
 
+/// Sets `field` to what it is in `from`, where it may be not set.
+void CopyField(const Message& from, const FieldDescriptor& field, Message* to) {
+  const std::unique_ptr<Message> only(from.New());
+  only->CopyFrom(from);
+  std::vector<const FieldDescriptor*> set;
+  only->GetReflection()->ListFields(*only, &set);
+  for (const FieldDescriptor* const other : set) {
+    if (other != &field) only->GetReflection()->ClearField(only.get(), other);
+  }
+  to->GetReflection()->ClearField(to, &field);
+  to->MergeFrom(*only);
+}
+
 /// Defaults that have changed since: where the new configuration says nothing, the run goes on as it began.
 RunConfig WithDefaultsOf(const RunConfig& old_config, const RunConfig& new_config) {
-  constexpr char kMasks[] = "use_value_active_masks";
   const auto proto = std::make_shared<v1::RunConfig>(new_config.proto());
-  if (!new_config.IsWritten("model.scaling")) proto->mutable_model()->set_scaling(old_config.proto().model().scaling());
-  const google::protobuf::FieldDescriptor* const options = OptionsIn(old_config.proto().algorithm());
-  const bool same_keys = options != nullptr && options == OptionsIn(proto->algorithm());
-  if (same_keys && !new_config.IsWritten(absl::StrCat("algorithm.", kMasks))) {
-    const google::protobuf::Message& before =
+  const auto keep = [&](const char* section, const char* key, const Message& before, Message* now) {
+    if (new_config.IsWritten(absl::StrCat(section, ".", key))) return;
+    const FieldDescriptor* const field = before.GetDescriptor()->FindFieldByName(key);
+    if (field != nullptr) CopyField(before, *field, now);
+  };
+  keep("model", "scaling", old_config.proto().model(), proto->mutable_model());
+  keep("algorithm", "normalize_observations", old_config.proto().algorithm(), proto->mutable_algorithm());
+  const FieldDescriptor* const options = OptionsIn(old_config.proto().algorithm());
+  if (options != nullptr && options == OptionsIn(proto->algorithm())) {
+    const Message& before =
         old_config.proto().algorithm().GetReflection()->GetMessage(old_config.proto().algorithm(), options);
-    google::protobuf::Message* const now = MutableOptions(*options, proto->mutable_algorithm());
-    const google::protobuf::FieldDescriptor* const masks = FindOption(*options, kMasks);
-    if (masks != nullptr) now->GetReflection()->SetBool(now, masks, before.GetReflection()->GetBool(before, masks));
+    Message* const now = MutableOptions(*options, proto->mutable_algorithm());
+    for (const char* const key : {"use_value_active_masks", "use_value_clip", "entropy_coeff", "minibatch_by"}) {
+      keep("algorithm", key, before, now);
+    }
   }
   return new_config.With(proto);
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
@@ -180,13 +181,16 @@ struct NamedFile {
   std::string* name;
 };
 
+/// As "python:file.py:Name".
+bool IsFileOfPython(const std::string& name) {
+  const std::string_view rest = policy::WithoutPythonPrefix(name);
+  return policy::IsPythonName(name) && rest.substr(0, rest.find(':')).ends_with(".py");
+}
+
 std::vector<NamedFile> FilesOfPython(v1::RunConfig* config) {
   std::vector<NamedFile> files;
   const auto add = [&files](std::string key, std::string* name) {
-    const std::string_view rest = policy::WithoutPythonPrefix(*name);
-    const std::string module(rest.substr(0, rest.find(':')));
-    const bool is_file = policy::IsPythonName(*name) && absl::EndsWith(module, ".py");
-    if (is_file && module[0] != '/') files.push_back({std::move(key), name});
+    if (IsFileOfPython(*name) && policy::WithoutPythonPrefix(*name)[0] != '/') files.push_back({std::move(key), name});
   };
   add("env.name", config->mutable_env()->mutable_name());
   for (std::string& name : *config->mutable_callbacks()->mutable_values()) add("callbacks", &name);
@@ -221,6 +225,10 @@ struct RunConfig::Places {
 RunConfig::RunConfig() : proto_(MakeDefaults()), places_(std::make_shared<Places>()) {}
 
 absl::StatusOr<RunConfig> RunConfig::FromFile(const std::string& path, const std::vector<std::string>& overrides) {
+  return base::RefusedIfFinal(ReadFile(path, overrides));
+}
+
+absl::StatusOr<RunConfig> RunConfig::ReadFile(const std::string& path, const std::vector<std::string>& overrides) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return NotReadable(path, std::strerror(errno));
   std::error_code error;
@@ -281,6 +289,16 @@ void RunConfig::AnchorPaths(const std::string& file) {
     if (!IsModulePath(*module.text)) continue;
     *module.text = ((in_file(module.key) ? folder : here) / *module.text).lexically_normal().string();
   }
+  for (v1::Argument& key : *proto->mutable_evaluation()->mutable_env()) {
+    if (!key.has_string_value() || key.string_value().empty()) continue;
+    const std::filesystem::path base = in_file("evaluation.env") ? folder : here;
+    const std::string name(policy::WithoutPythonPrefix(key.string_value()));
+    if (key.name() == "plugin") {
+      key.set_string_value((base / key.string_value()).lexically_normal().string());
+    } else if (key.name() == "name" && IsFileOfPython(key.string_value())) {
+      key.set_string_value(absl::StrCat(std::string(policy::kPythonPrefix), (base / name).lexically_normal().string()));
+    }
+  }
   // A name stays as it is written, since workers on other machines permit it so: where its file lies is each side's
   // own.
   std::vector<NamedFile> files = FilesOfPython(proto.get());
@@ -303,6 +321,14 @@ void RunConfig::AnchorPaths(const std::string& file) {
 std::string RunConfig::experiment_directory() const { return proto_->experiment().directory(); }
 
 int32_t RunConfig::num_workers() const { return proto_->num_workers(); }
+
+std::vector<std::string> RunConfig::EvaluationOverrides() const {
+  std::vector<std::string> overrides;
+  for (const v1::Argument& key : proto_->evaluation().env()) {
+    overrides.push_back(absl::StrCat("env.", key.name(), "=", ArgumentText(key)));
+  }
+  return overrides;
+}
 
 std::string RunConfig::ToYaml() const { return WriteYaml(*proto_); }
 
@@ -360,7 +386,8 @@ std::string RunConfig::Where(std::string_view key) const {
 }
 
 absl::Status RunConfig::KeyError(std::string_view key, std::string_view text) const {
-  return absl::InvalidArgumentError(absl::StrCat(Where(key), ": ", std::string(key), ": ", std::string(text)));
+  return base::RefusedIfFinal(
+      absl::InvalidArgumentError(absl::StrCat(Where(key), ": ", std::string(key), ": ", std::string(text))));
 }
 
 std::string DefaultsYaml() { return WriteCommentedYaml(*MakeDefaults()); }

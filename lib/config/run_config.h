@@ -46,6 +46,8 @@ class RunConfig {
   static absl::StatusOr<RunConfig> FromYaml(std::string_view text, std::string_view source,
                                             const std::vector<std::string>& overrides = {});
 
+  /// The changes of `evaluation.env`, as overrides of a command line; empty: none.
+  std::vector<std::string> EvaluationOverrides() const;
   /// Canonical YAML of every key, in the schema's order: FromYaml gives an equal RunConfig, equal configurations give
   /// equal text. This is what runs/<name>/config.yaml holds.
   std::string ToYaml() const;
@@ -60,7 +62,7 @@ class RunConfig {
   /// "file:line:column" of the value of `key` ("algorithm.gamma"), or of the innermost section that was written;
   /// "default" when it was not.
   std::string Where(std::string_view key) const;
-  /// INVALID_ARGUMENT "Where(key): key: text".
+  /// INVALID_ARGUMENT "Where(key): key: text". As all errors of a configuration it has base::ExitCode::kRefused.
   absl::Status KeyError(std::string_view key, std::string_view text) const;
 
   /// The same with `num_envs` set, which must be in its range.
@@ -81,6 +83,7 @@ class RunConfig {
  private:
   struct Places;
 
+  static absl::StatusOr<RunConfig> ReadFile(const std::string& path, const std::vector<std::string>& overrides);
   void AnchorPaths(const std::string& file);
 
   std::shared_ptr<const v1::RunConfig> proto_;

@@ -3,12 +3,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "lib/base/philox.h"
-#include "lib/config/foreign_keys.h"
 #include "lib/config/schema.h"
 #include "proto/troupe/v1/config.pb.h"
 #include <gtest/gtest.h>
@@ -100,84 +98,6 @@ TEST(RunConfigTest, KeyLikeNoOtherListsWhatThereIs) {
             "wall_clock, episode_return; `troupe config defaults` says what each is for");
 }
 
-TEST(RunConfigTest, ForeignKeysPointToOurs) {
-  const std::vector<std::pair<std::string, std::string>> cases = {
-      {"algorithm: {n_epochs: 3}", "algorithm.num_epochs"},
-      {"algorithm: {gae_lam: 0.9}", "algorithm.gae_lambda"},
-      {"algorithm: {lambda: 0.9}", "algorithm.gae_lambda"},
-      {"algorithm: {clip_range: 0.2}", "algorithm.clip_param"},
-      {"algorithm: {ppo_epoch: 3}", "algorithm.num_epochs"},
-      {"num_rollout_workers: 3", "num_workers"},
-      {"num_env_runners: 3", "num_workers"},
-      {"parallels: 3", "num_envs_per_worker"},
-      {"buffer_size: 3", "algorithm.train_batch_size"},
-      {"vf_coef: 3", "algorithm.value_loss_coeff"},
-      {"ent_coef: 3", "algorithm.entropy_coeff"},
-      {"running_steps: 3", "stop.env_steps"},
-      {"multi_agent: {policy_mapping_fn: x}", "multi_agent.policy_mapping"},
-      {"discount_factor: 0.9", "algorithm.gamma"},
-      {"eps_clip: 0.9", "algorithm.clip_param"},
-      {"model: {use_lstm: true}", "model.actor_core"},
-      {"model: {lstm_cell_size: 64}", "model.core_size"},
-      {"model: {recurrent_hidden_size: 64}", "model.core_size"},
-      {"model: {N_recurrent_layers: 1}", "model.core_layers"},
-      {"recurrent_N: 1", "model.core_layers"},
-      {"use_recurrent_policy: true", "model.actor_core"},
-      {"data_chunk_length: 10", "model.max_seq_len"},
-      {"algorithm: {use_valuenorm: true}", "algorithm.use_value_norm"},
-      {"algorithm: {shared_state_preprocessor: true}", "algorithm.normalize_state"},
-      {"algorithm: {use_state_agent: true}", "algorithm.use_agent_specific_state"},
-      {"algorithm: {use_mustalive: true}", "algorithm.death_masking"},
-      {"use_feature_normalization: true", "model.layer_norm"},
-      {"use_stacked_frames: true", "env.frame_stack"},
-      {"num_mini_batch: 1", "algorithm.num_minibatches"},
-      {"sequence_length: 10", "model.max_seq_len"},
-      {"algorithm: {lr_schedule: [[0, 1]]}", "algorithm.lr"},
-      {"algorithm: {entropy_coeff_schedule: [[0, 1]]}", "algorithm.entropy_coeff"},
-      {"algorithm: {learning_rate_scheduler_kwargs: {}}", "algorithm.lr_kl_target"},
-      {"algorithm: {kl_factor: 2}", "algorithm.lr_kl_factor"},
-      {"algorithm: {lr_factor: 2}", "algorithm.lr_kl_step"},
-      {"algorithm: {kl_coef: 1}", "algorithm.kl_coeff"},
-      {"algorithm: {rms_prop_eps: 1}", "algorithm.rmsprop_epsilon"},
-      {"algorithm: {use_rms_prop: true}", "algorithm.optimizer"},
-      {"algorithm: {optimizer_class: x}", "algorithm.optimizer"},
-      {"algorithm: {grad_clip_by: norm}", "algorithm.clip_grad_norm_by"},
-      {"algorithm: {use_proper_time_limits: true}", "algorithm.time_limit_bootstrap"},
-  };
-  for (const auto& [yaml, ours] : cases) {
-    EXPECT_NE(ErrorOf(yaml).find("): here it is \"" + ours + "\""), std::string::npos) << ErrorOf(yaml);
-  }
-  EXPECT_EQ(ErrorOf("algorithm:\n  n_epochs: 3\n"),
-            "run.yaml:2:3: unknown key \"algorithm.n_epochs\" (XuanCe): here it is \"algorithm.num_epochs\"");
-  EXPECT_EQ(ErrorOf("algorithm: {use_rnn: true}"),
-            "run.yaml:1:13: unknown key \"algorithm.use_rnn\" (XuanCe): here it is \"model.actor_core\", gru or lstm; "
-            "the critic's: model.critic_core");
-  EXPECT_EQ(ErrorOf("model: {use_cnn: true}"),
-            "run.yaml:1:9: unknown key \"model.use_cnn\" (XuanCe): here it is \"model.encoder\", cnn");
-  EXPECT_EQ(ErrorOf("model: {use_attention: true}"),
-            "run.yaml:1:9: unknown key \"model.use_attention\" (RLlib): here it is \"model.critic_encoder\", attention "
-            "over agents, of a centralized critic; over an agent's history there is none, but model.actor_core");
-  EXPECT_EQ(ErrorOf("model: {dropout: 0.1}"),
-            "run.yaml:1:9: unknown key \"model.dropout\" (XuanCe): there is no such choice here: layers have no "
-            "dropout; leave it out");
-  EXPECT_EQ(ErrorOf("model: {burn_in: 3}"),
-            "run.yaml:1:9: unknown key \"model.burn_in\" (RLlib): there is no such choice here: a sequence begins with "
-            "the state that the acting network had; leave it out");
-}
-
-TEST(ForeignKeysTest, PointToKeysThatExistAndHideNone) {
-  const std::vector<std::string> keys = AllKeys();
-  std::set<std::string_view> seen;
-  for (const ForeignKey& foreign : ForeignKeys()) {
-    EXPECT_TRUE(seen.insert(foreign.name).second) << foreign.name << " is there twice";
-    EXPECT_TRUE(foreign.ours.empty() || std::count(keys.begin(), keys.end(), foreign.ours) == 1) << foreign.ours;
-    EXPECT_FALSE(foreign.ours.empty() && foreign.note.empty()) << foreign.name;
-    for (const std::string& key : keys) {
-      EXPECT_NE(key.substr(key.rfind('.') + 1), foreign.name) << "is a key of ours";
-    }
-  }
-}
-
 TEST(RunConfigTest, WrongTypeSaysWhatIsExpected) {
   EXPECT_EQ(ErrorOf("num_workers: 1.5"),
             "run.yaml:1:14: num_workers: got 1.5, expected an integer in [0, 1024]; the default is 2");
@@ -193,8 +113,8 @@ TEST(RunConfigTest, WrongTypeSaysWhatIsExpected) {
             "run.yaml:1:22: algorithm.use_gae: got 1, expected true or false; write true");
   EXPECT_EQ(
       ErrorOf("algorithm: {name: qmix}"),
-      "run.yaml:1:19: algorithm.name: got \"qmix\", expected one of ppo, ippo, mappo, a2c, ia2c, maa2c; the default is "
-      "mappo");
+      "run.yaml:1:19: algorithm.name: got \"qmix\", expected one of ppo, ippo, mappo, a2c, ia2c, maa2c; qmix is not "
+      "implemented");
   EXPECT_EQ(ErrorOf("env: cartpole"),
             "run.yaml:1:6: env: got \"cartpole\", expected a section (a mapping); write env: {name: cartpole}");
   EXPECT_EQ(ErrorOf("seed:"), "run.yaml:1:1: seed: got nothing, expected an integer >= 0; the default is 1");
@@ -283,8 +203,8 @@ TEST(RunConfigTest, PoliciesAndMappingAreChecked) {
   EXPECT_EQ(ErrorOf("multi_agent: {policies: [a, a]}"),
             "run.yaml:1:29: key \"multi_agent.policies.a\" is there twice, expected once; take one of them out");
   EXPECT_EQ(ErrorOf("multi_agent: {policies: {a: {modle: {}}}}"),
-            "run.yaml:1:30: unknown key \"multi_agent.policies.a.modle\"; a policy may have class, observation_space, "
-            "action_space, model and algorithm");
+            "run.yaml:1:30: unknown key \"multi_agent.policies.a.modle\"; a policy may have class, load, "
+            "observation_space, action_space, model and algorithm");
   EXPECT_EQ(ErrorOf("multi_agent: {policies: {a: {model: {activation: x}}}}"),
             "run.yaml:1:50: multi_agent.policies.a.model.activation: got \"x\", expected one of tanh, relu, elu, gelu, "
             "sigmoid, silu, identity; the default is tanh");
@@ -577,6 +497,14 @@ TEST(RunConfigTest, FilesOfPythonAreRelativeToWhereTheyAreWritten) {
   EXPECT_EQ(read(mapped, {"env.name='python:env.py:E'"}), Pair("python:" + here + "/env.py:E", runs));
   EXPECT_EQ(read("env: {name: a}\nmulti_agent: {policies: {p: {class: 'python:act.py:f'}}}", {}), Pair("a", runs));
   EXPECT_EQ(read("env: {name: a}\ncallbacks: ['python:watch.py:Watch']", {}), Pair("a", runs));
+  // Those of evaluations, and of commands that evaluate, are not found otherwise.
+  const auto of_evaluations = [&](const std::string& key, const std::vector<std::string>& overrides) {
+    std::ofstream(folder / "runs" / "run.yaml") << "env: {name: a}\nevaluation: {env: {" << key << "}}";
+    return RunConfig::FromFile((folder / "runs" / "run.yaml").string(), overrides)->EvaluationOverrides()[0];
+  };
+  EXPECT_EQ(of_evaluations("name: 'python:env.py:E'", {}), "env.name=\"python:" + runs + "/env.py:E\"");
+  EXPECT_EQ(of_evaluations("name: 'python:env:E'", {}), "env.name=\"python:env:E\"");
+  EXPECT_EQ(of_evaluations("plugin: a.so", {}), "env.plugin=\"" + runs + "/a.so\"");
   // Nothing to look for, or somebody has said where.
   EXPECT_EQ(read("env: {name: 'python:my_env:Env'}", {}), Pair("python:my_env:Env", ""));
   EXPECT_EQ(read("env: {name: 'python:/abs/env.py'}", {}), Pair("python:/abs/env.py", ""));

@@ -25,6 +25,9 @@ class ScalingTest : public ResolveFixture {
     Add(Spec("flags", {Agent("a", flags, *space::Space::Box(0, 1000, {1}))}));
     Add(Spec("picture",
              {Agent("a", *space::Space::Box(0, 255, {16, 16, 1}, tensor::DType::kUint8), *space::Space::Discrete(2))}));
+    const space::Space map = *space::Space::Box(0, 1, {12, 12, 2}, tensor::DType::kUint8);
+    Add(Spec("map", {Agent("a", map, *space::Space::Discrete(2))}));
+    Add(Spec("maps", {Agent("a", *space::Space::Dict({{"map", map}}), *space::Space::Discrete(2))}));
   }
 
   policy::PolicySpec SpecOf(const std::string& yaml) { return Resolve(yaml).policies.at(0); }
@@ -56,6 +59,16 @@ TEST_F(ScalingTest, BySpaceIsTheDefault) {
   // Images do not change.
   EXPECT_EQ(SpecOf("env: {name: picture}").ToString(),
             SpecOf("env: {name: picture}\nmodel: {scaling: by_255}").ToString());
+}
+
+TEST_F(ScalingTest, OnlyBytesOf0To255AreConvolvedUnasked) {
+  EXPECT_EQ(SpecOf("env: {name: picture}").actor.encoder, policy::EncoderKind::kCnn);
+  for (const std::string env : {"map", "maps"}) {
+    const std::string yaml = absl::StrCat("env: {name: ", env, "}\n");
+    EXPECT_EQ(SpecOf(yaml).actor.encoder, policy::EncoderKind::kMlp) << env;
+    EXPECT_NE(SpecOf(yaml + "model: {encoder: cnn}").actor.encoder, policy::EncoderKind::kMlp) << env;
+    EXPECT_NE(SpecOf(yaml + "model: {scaling: by_255}").actor.encoder, policy::EncoderKind::kMlp) << "as it was";
+  }
 }
 
 TEST_F(ScalingTest, ARunOfBeforeIsReadAsItBegan) {
@@ -90,8 +103,11 @@ TEST_F(ScalingTest, ALearnerOfBeforeMeansBy255) {
 TEST_F(ScalingTest, ARunOfBeforeGoesOnByTheFileItBeganWith) {
   for (const std::string algorithm : {"ippo", "ia2c"}) {
     const std::string yaml = absl::StrCat("env: {name: flags}\nalgorithm: {name: ", algorithm, "}\n");
-    const RunConfig old_config =
-        *RunConfig::FromYaml(yaml, "old.yaml", {"model.scaling=by_255", "algorithm.use_value_active_masks=true"});
+    std::vector<std::string> before = {"model.scaling=by_255", "algorithm.use_value_active_masks=true",
+                                       "algorithm.entropy_coeff=0.01", "algorithm.minibatch_by=rows",
+                                       "algorithm.normalize_observations=false"};
+    if (algorithm == "ippo") before.push_back("algorithm.use_value_clip=true");
+    const RunConfig old_config = *RunConfig::FromYaml(yaml, "old.yaml", before);
     const auto resumed = ResumeConfig(old_config, *RunConfig::FromYaml(yaml, "run.yaml"));
     ASSERT_TRUE(resumed.ok()) << resumed.status();
     EXPECT_EQ(resumed->ToYaml(), old_config.ToYaml());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -95,17 +96,34 @@ std::string BoolMeant(const YAML::Node& node) {
   return "";
 }
 
+/// Algorithms of the peers that are none of ours, though some have one of our names in theirs.
+constexpr absl::string_view kNotImplemented[] = {"happo", "hatrpo", "matrpo", "trpo", "appo",  "impala", "dqn", "qmix",
+                                                 "vdn",   "sac",    "ddpg",   "td3",  "qtran", "coma",   "pqn", "iql"};
+
+/// The longest of `names` in `text`; nothing where there is none.
+template <typename Names>
+std::string LongestIn(const std::string& text, const Names& names) {
+  std::string longest;
+  for (const auto& name : names) {
+    if (absl::StrContains(text, name) && name.size() > longest.size()) longest = std::string(name);
+  }
+  return longest;
+}
+
+/// Looks at names of algorithms alone, by whole words: "mappo" has "appo" in it, and "happo" has "ppo".
+bool IsNotImplemented(const YAML::Node& node, const FieldDescriptor& field) {
+  if (field.enum_type() != v1::AlgorithmName_descriptor() || !node.IsScalar()) return false;
+  const std::string got = absl::AsciiStrToLower(node.Scalar());
+  return LongestIn(got, kNotImplemented).size() > LongestIn(got, EnumWords(*field.enum_type())).size();
+}
+
 /// The peers' names of what there is: MAPPO_Clip, PPOConfig; SwiGLU's kin by their letters.
 std::string WordMeant(const YAML::Node& node, const FieldDescriptor& field) {
   if (!node.IsScalar()) return "";
   const std::vector<std::string> words = EnumWords(*field.enum_type());
   const std::string got = absl::AsciiStrToLower(node.Scalar());
   if (field.enum_type() == v1::AlgorithmName_descriptor()) {
-    std::string longest;  // mappo and not the ppo in it
-    for (const std::string& word : words) {
-      if (absl::StrContains(got, word) && word.size() > longest.size()) longest = word;
-    }
-    return longest;
+    return IsNotImplemented(node, field) ? "" : LongestIn(got, words);
   }
   return base::NearestName(got, words);
 }
@@ -158,6 +176,9 @@ std::string Meant(const YAML::Node& node, std::string_view key, const FieldDescr
 }  // namespace
 
 std::string ValueHint(const YAML::Node& node, std::string_view key, const FieldDescriptor& field) {
+  if (IsNotImplemented(node, field)) {
+    return absl::StrCat("; ", base::LogSafe(node.Scalar(), kMaxMeant), " is not implemented");
+  }
   if (const std::string meant = Meant(node, key, field); !meant.empty()) return absl::StrCat("; write ", meant);
   const std::string& fallback = RuleOf(field).default_();
   return fallback.empty() ? "" : absl::StrCat("; the default is ", fallback);

@@ -63,10 +63,16 @@ TEST(ValueHintTest, ElseTheDefault) {
   EXPECT_EQ(HintOf("algorithm: {train_batch_size: 0}"), "the default is 4000");
   EXPECT_EQ(HintOf("algorithm: {train_batch_size: 1.5k3}"), "the default is 4000");
   EXPECT_EQ(HintOf("seed: 1.5"), "the default is 1");
-  EXPECT_EQ(HintOf("algorithm: {name: qmix}"), "the default is mappo");
+  EXPECT_EQ(HintOf("algorithm: {name: best}"), "the default is mappo");
   EXPECT_EQ(HintOf("explore: maybe"), "the default is true");
   EXPECT_EQ(HintOf("algorithm: {lr: [[0, a], [1, b]]}"), "the default is 3.0e-4");
   EXPECT_EQ(HintOf("stop: {env_steps: " + std::string(100, '9') + "k}"), "the default is auto");
+}
+
+TEST(ValueHintTest, AlgorithmsThatAreNotHereAreNoOthers) {
+  for (const std::string name : {"happo", "HAPPOConfig", "HATRPO", "qmix", "MASAC", "APPO", "ISAC", "MADDPG"}) {
+    EXPECT_EQ(HintOf("algorithm: {name: " + name + "}"), name + " is not implemented");
+  }
 }
 
 TEST(ValueHintTest, SectionsThatAreNone) {

@@ -69,6 +69,7 @@ std::string Write(const RunConfig& config, const std::vector<std::string>& more,
   for (v1::PolicyConfig& each : *proto.mutable_multi_agent()->mutable_policies()) {
     const absl::StatusOr<policy::PolicyClass> known = policy::ParsePolicyClass(each.class_());
     if (known.ok()) each.set_class_(known->ForWorkers().ToString());
+    each.clear_load();  // the learner's files are no business of theirs
   }
   return WriteYaml(proto, [&keys](const FieldDescriptor& field) { return keys.count(&field) > 0; });
 }

@@ -22,7 +22,7 @@ const std::set<std::string> kLearnerKeys = {
     // where Python is on the worker's machine, the worker says
     "env.python.interpreter", "env.python.path", "env.python.folder",
     // what is trained, and how
-    "preset", "multi_agent.policies_to_train", "multi_agent.policy_map_host_budget_bytes",
+    "preset", "evaluation.env", "multi_agent.policies_to_train", "multi_agent.policy_map_host_budget_bytes",
     "multi_agent.policy_map_cache", "multi_agent.policy_states_are_swappable", "multi_agent.load_parameters",
     "multi_agent.train_time_aggregator", "algorithm.minibatch_size", "algorithm.num_minibatches",
     "algorithm.minibatch_by", "algorithm.num_epochs", "algorithm.lr", "algorithm.critic_lr", "algorithm.adam_epsilon",
@@ -108,8 +108,9 @@ TEST(WorkerYamlTest, EveryKeyIsAWorkersOrTheLearners) {
   }
   EXPECT_EQ(worker.size() + kLearnerKeys.size(), AllKeys().size()) << "a list names a key that there is not";
   // What these keys hold below themselves is sent with them: a field more is a decision, too.
-  EXPECT_EQ(Names(*v1::PolicyConfig::descriptor()),
-            (std::vector<std::string>{"id", "model", "class", "algorithm", "observation_space", "action_space"}));
+  EXPECT_EQ(
+      Names(*v1::PolicyConfig::descriptor()),
+      (std::vector<std::string>{"id", "model", "class", "algorithm", "observation_space", "action_space", "load"}));
   EXPECT_EQ(Names(*v1::AgentConfig::descriptor()), (std::vector<std::string>{"agents", "model", "algorithm"}));
   EXPECT_EQ(Names(*v1::PolicyMapping::descriptor()), (std::vector<std::string>{"per_agent", "rules"}));
   EXPECT_EQ(Names(*v1::PolicyMappingRule::descriptor()), (std::vector<std::string>{"agents", "policies", "function"}));

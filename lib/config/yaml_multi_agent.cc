@@ -93,6 +93,15 @@ absl::Status YamlLoader::LoadPolicy(const YAML::Node& node, const std::string& k
     const std::string part = JoinKey(key, name);
     if (name == "class") {
       TROUPE_RETURN_IF_ERROR(LoadPolicyClass(entry.second, part, policy));
+    } else if (name == "load") {
+      const bool is_path =
+          entry.second.IsScalar() && policy::ParsePolicyClass("checkpoint:" + entry.second.Scalar()).ok();
+      if (!is_path) {
+        return Error(entry.second, absl::StrCat(part, ": got ", Describe(entry.second),
+                                                ", expected PATH or PATH#ID of a run or checkpoint"));
+      }
+      places_[part] = Place(entry.second);
+      policy->set_load(entry.second.Scalar());
     } else if (name == "model") {
       TROUPE_RETURN_IF_ERROR(LoadModelOverrides(entry.second, part, policy->mutable_model()));
     } else if (name == "algorithm") {
@@ -102,9 +111,10 @@ absl::Status YamlLoader::LoadPolicy(const YAML::Node& node, const std::string& k
     } else if (name == "action_space") {
       TROUPE_ASSIGN_OR_RETURN(*policy->mutable_action_space(), LoadSpace(entry.second, part));
     } else {
-      return Error(entry.first,
-                   absl::StrCat("unknown key \"", base::LogSafe(part, 160),
-                                "\"; a policy may have class, observation_space, action_space, model and algorithm"));
+      return Error(
+          entry.first,
+          absl::StrCat("unknown key \"", base::LogSafe(part, 160),
+                       "\"; a policy may have class, load, observation_space, action_space, model and algorithm"));
     }
   }
   return absl::OkStatus();

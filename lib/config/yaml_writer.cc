@@ -69,7 +69,8 @@ std::string StringText(const std::string& text) {
   return quoted + "\"";
 }
 
-/// In YAML's flow form, so that a value takes one line.
+}  // namespace
+
 std::string ArgumentText(const v1::Argument& argument) {
   switch (argument.value_case()) {
     case v1::Argument::kBoolValue:
@@ -96,6 +97,8 @@ std::string ArgumentText(const v1::Argument& argument) {
       return "null";
   }
 }
+
+namespace {
 
 std::string ScalarText(const Message& message, const FieldDescriptor& field) {
   const google::protobuf::Reflection& reflection = *message.GetReflection();
@@ -182,7 +185,7 @@ std::string GroupText(const v1::AgentGroup& group) {
 
 /// Whether a policy or agent is more than its name.
 bool SaysMore(const v1::PolicyConfig& policy) {
-  return policy.has_model() || policy.has_algorithm() || !policy.class_().empty() ||
+  return policy.has_model() || policy.has_algorithm() || !policy.class_().empty() || !policy.load().empty() ||
          !policy.observation_space().empty() || !policy.action_space().empty();
 }
 bool SaysMore(const v1::AgentConfig& agent) { return agent.has_model() || agent.has_algorithm(); }
@@ -367,6 +370,7 @@ class Writer {
         for (const v1::PolicyConfig& policy : reflection.GetRepeatedFieldRef<v1::PolicyConfig>(message, &field)) {
           Line(indent, absl::StrCat(StringText(policy.id()), SaysMore(policy) ? ":" : ": {}"));
           if (!policy.class_().empty()) Line(indent + 1, absl::StrCat("class: ", StringText(policy.class_())));
+          if (!policy.load().empty()) Line(indent + 1, absl::StrCat("load: ", StringText(policy.load())));
           if (!policy.observation_space().empty()) {
             Line(indent + 1, absl::StrCat("observation_space: ", StringText(policy.observation_space())));
           }

@@ -28,6 +28,9 @@ std::string ValueText(const v1::RunConfig& config, std::string_view key);
 /// The same of a section's own key.
 std::string ValueText(const google::protobuf::Message& section, const google::protobuf::FieldDescriptor& key);
 
+/// An argument's value in YAML's flow form, so that it takes one line.
+std::string ArgumentText(const v1::Argument& argument);
+
 /// Tables of keys, one a section, and one for each algorithm's.
 std::string WriteMarkdown(const v1::RunConfig& config);
 

@@ -25,9 +25,10 @@ struct Place {
 };
 
 struct Group {
-  AgentSlot slot{0};                ///< outer
-  std::vector<int32_t> members;     ///< inner slots
-  std::vector<int64_t> first_word;  ///< of every member in the action row
+  AgentSlot slot{0};                            ///< outer
+  std::vector<int32_t> members;                 ///< inner slots
+  std::vector<int64_t> first_word;              ///< of every member in the action row
+  std::vector<std::vector<uint8_t>> idle_mask;  ///< of every member once it is done: the first value of each leaf
 };
 
 struct Layout {
@@ -126,6 +127,14 @@ absl::StatusOr<std::vector<int32_t>> FindMembers(const EnvSpec& inner, const Age
   return members;
 }
 
+std::vector<uint8_t> IdleMask(const space::Space& action_space) {
+  std::vector<uint8_t> mask(static_cast<size_t>(action_space.mask_size()));
+  for (const space::ActionLeaf& leaf : space::ActionLeaves(action_space)) {
+    if (leaf.kind == space::ActionLeaf::Kind::kCategorical) mask[static_cast<size_t>(leaf.mask_offset)] = 1;
+  }
+  return mask;
+}
+
 absl::StatusOr<Layout> MakeLayout(const EnvSpec& inner, const std::vector<AgentGroup>& groups) {
   Layout layout;
   layout.spec = inner;
@@ -143,6 +152,7 @@ absl::StatusOr<Layout> MakeLayout(const EnvSpec& inner, const std::vector<AgentG
       const AgentSpec& agent = inner.possible_agents[static_cast<size_t>(member)];
       layout.spec.info_columns.push_back(absl::StrCat("individual_rewards/", agent.id.value()));
       group.first_word.push_back(word);
+      group.idle_mask.push_back(IdleMask(agent.action_space));
       word += agent.action_space.action_words();
     }
     layout.state_members = std::max(layout.state_members, static_cast<int64_t>(group.members.size()));
@@ -255,7 +265,8 @@ class GroupedEnv final : public EnvWrapper {
       const space::ActionWord* const row = actions[static_cast<size_t>(group.slot.value())];
       acted_[g] = row != nullptr ? 1 : 0;
       for (size_t m = 0; m < group.members.size(); ++m) {
-        inner_actions_[static_cast<size_t>(group.members[m])] = row == nullptr ? nullptr : row + group.first_word[m];
+        const auto member = static_cast<size_t>(group.members[m]);
+        inner_actions_[member] = row == nullptr || done_[member] != 0 ? nullptr : row + group.first_word[m];
       }
     }
     return inner_actions_;
@@ -280,7 +291,7 @@ class GroupedEnv final : public EnvWrapper {
     WriteReward(g, out);
     size_t ready = 0;
     size_t observed = 0;
-    bool all_done = true;
+    size_t in_play = 0;
     bool any_truncated = false;
     for (const int32_t member : group.members) {
       const size_t m = static_cast<size_t>(member);
@@ -288,13 +299,14 @@ class GroupedEnv final : public EnvWrapper {
         done_[m] = 1;
         truncated_[m] = kept_.truncated(0, member) ? 1 : 0;
       }
-      all_done = all_done && done_[m] != 0;
+      in_play += done_[m] == 0 ? 1 : 0;
       any_truncated = any_truncated || truncated_[m] != 0;
       observed += kept_.observed(0, member) ? 1 : 0;
       ready += kept_.observed(0, member) && done_[m] == 0 ? 1 : 0;
     }
+    const bool all_done = in_play == 0;
     const bool over = all_done || writer_.all();
-    if (!over && ready != 0 && ready != group.members.size()) return PartlyReady(group);
+    if (!over && ready != 0 && ready != in_play) return PartlyReady(group);
     if (over ? observed > 0 : ready > 0) WriteObservation(group, out);
     if (all_done && group_done_[g] == 0) {
       group_done_[g] = 1;
@@ -331,10 +343,12 @@ class GroupedEnv final : public EnvWrapper {
     float* state = inner.state_kind == StateKind::kPerAgent ? out.State(group.slot) : nullptr;
     if (state != nullptr) std::fill_n(state, state_members_ * state_size_, 0.0f);
     bool active = false;
-    for (const int32_t member : group.members) {
+    for (size_t m = 0; m < group.members.size(); ++m) {
+      const int32_t member = group.members[m];
       const AgentSpec& agent = inner.possible_agents[static_cast<size_t>(member)];
       const bool observed = kept_.observed(0, member);
-      active = active || (observed && kept_.agent_mask(0, member));
+      const bool acts = observed && done_[static_cast<size_t>(member)] == 0;
+      active = active || (acts && kept_.agent_mask(0, member));
       if (!observed) {
         row = std::fill_n(row, agent.observation_space.flat_size(), 0.0f);
       } else if (agent.observation_space.flat_dtype() == tensor::DType::kUint8) {
@@ -345,8 +359,8 @@ class GroupedEnv final : public EnvWrapper {
         row = std::copy(from.begin(), from.end(), row);
       }
       if (mask != nullptr) {
-        const absl::Span<const uint8_t> from = kept_.action_mask(0, member);
-        mask = observed ? std::copy(from.begin(), from.end(), mask) : std::fill_n(mask, from.size(), uint8_t{1});
+        const absl::Span<const uint8_t> from = acts ? kept_.action_mask(0, member) : group.idle_mask[m];
+        mask = std::copy(from.begin(), from.end(), mask);
       }
       if (state != nullptr) {
         const absl::Span<const float> from = kept_.state(0, member);
@@ -362,18 +376,15 @@ class GroupedEnv final : public EnvWrapper {
     std::vector<std::string> others;
     for (const int32_t member : group.members) {
       const std::string id = base::LogSafe(inner_spec().possible_agents[static_cast<size_t>(member)].id.value());
-      const bool done = done_[static_cast<size_t>(member)] != 0;
-      if (kept_.observed(0, member) && !done) {
-        ready.push_back(id);
-      } else {
-        others.push_back(absl::StrCat(id, done ? " (done)" : ""));
-      }
+      if (done_[static_cast<size_t>(member)] != 0) continue;
+      (kept_.observed(0, member) ? ready : others).push_back(id);
     }
     const AgentSpec& agent = spec().possible_agents[static_cast<size_t>(group.slot.value())];
     return Broken(EnvRule::kObservedAgents,
                   absl::StrCat("group ", Quoted(agent.id.value()), " is partly ready: ", absl::StrJoin(ready, ", "),
                                ready.size() == 1 ? " is, " : " are, ", absl::StrJoin(others, ", "),
-                               others.size() == 1 ? " is not" : " are not", "; expected all members at the same time"));
+                               others.size() == 1 ? " is not" : " are not",
+                               "; expected all members that are not done at the same time"));
   }
 
   const std::vector<Place> places_;

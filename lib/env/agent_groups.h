@@ -25,10 +25,10 @@ struct AgentGroup {
 /// (agent mask) unless no member's does. A state of kPerAgent is as many agents' states as the largest group has
 /// members, in their order, then zeros.
 ///
-/// All members of a group must be ready at the same time: otherwise the episode ends with an INTERNAL error that names
-/// group, agents and step. A group is done when all of its members are, terminated when all of them terminated and
-/// truncated otherwise; who was done before the others cannot be waited for, so that the group may not become ready
-/// again. In its last observation zeros stand for members that observed nothing.
+/// All members of a group that are not done must be ready at the same time: otherwise the episode ends with an INTERNAL
+/// error that names group, agents and step. A group is done when all of its members are, terminated when all of them
+/// terminated and truncated otherwise. A member that is done before the others is inactive: zeros stand for what it
+/// observes, its mask allows the first value alone, and its part of an action goes nowhere.
 ///
 /// INVALID_ARGUMENT: a group without members, an unknown agent, one that is there twice or in two groups, spaces that
 /// do not fit, an action mask for some of a group's members only, and what EnvSpec::Validate refuses.

@@ -123,7 +123,7 @@ TEST(AgentGroupsTest, APartlyReadyGroupIsAnErrorOfItsEpisode) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("environment test/scripted (env 4, episode 1), step 1: group \"pair\" is partly ready: "
-                          "agent_0 is, agent_2 is not; expected all members at the same time"));
+                          "agent_0 is, agent_2 is not; expected all members that are not done at the same time"));
     EXPECT_FALSE(env.Step().ok()) << "only Reset may follow";
   }
   const auto bare = Grouped(Play(SmallSpec(3), {{{0.1f, 0.2f, kNone}}}), kPair);
@@ -159,10 +159,37 @@ TEST(AgentGroupsTest, AGroupIsDoneWhenAllItsMembersAre) {
   ASSERT_TRUE(env->Step().ok());
   EXPECT_TRUE(env->got().terminated(0, 0));
   EXPECT_EQ(env->got().reward(0, 0), 3);
-  // Who is done cannot be waited for.
-  env = play({{{0.5f, 0.2f, 0.6f}, {}, {0}}});
-  const absl::Status status = env->Step();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("agent_2 is, agent_0 (done) is not"));
+}
+
+TEST(AgentGroupsTest, AMemberThatIsDoneIsInactive) {
+  EnvSpec spec = SmallSpec(3);
+  spec.possible_agents[0].has_action_mask = spec.possible_agents[2].has_action_mask = true;
+  spec.has_agent_mask = true;
+  std::string acted;
+  Called env(Grouped(Play(spec,
+                          {{{0.1f, 0.2f, 0.3f}},
+                           {{0.5f, 0.2f, 0.6f}, {{0, 1.0f}}, {0}},
+                           {{kNone, 0.2f, 0.7f}, {{2, 2.0f}}},
+                           {{kNone, 0.2f, kNone}},
+                           {{kNone, 0.2f, 0.8f}, {{2, 3.0f}}, {2}}},
+                          &acted),
+                     kPair));
+  ASSERT_TRUE(env.Reset().ok());
+  ASSERT_TRUE(env.Step().ok());
+  EXPECT_FALSE(env.got().done(0, 0));
+  EXPECT_THAT(env.Row(0), ElementsAre(0.6f, 0.6f, 0.5f, 0.5f)) << "with what it observed last";
+  EXPECT_THAT(env.Mask(0), ElementsAre(1, 0, 0, 1, 0, 0)) << "it has one choice";
+  ASSERT_TRUE(env.Step().ok());
+  EXPECT_EQ(acted[0], '-') << "who is done does not act";
+  EXPECT_NE(acted[2], '-');
+  EXPECT_THAT(env.Row(0), ElementsAre(0.7f, 0.7f, 0, 0));
+  EXPECT_TRUE(env.got().agent_mask(0, 0));
+  EXPECT_EQ(env.got().reward(0, 0), 2);
+  ASSERT_TRUE(env.Step().ok()) << "the others may wait";
+  EXPECT_FALSE(env.got().observed(0, 0));
+  ASSERT_TRUE(env.Step().ok());
+  EXPECT_TRUE(env.got().terminated(0, 0));
+  EXPECT_EQ(env.got().reward(0, 0), 3);
 }
 
 TEST(AgentGroupsTest, MasksStatesAndInfosOfTheMembers) {

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "lib/base/clock.h"
 #include "lib/env/env_rule.h"
 #include "lib/env/multi_agent_env.h"
 
@@ -20,7 +22,12 @@ struct ConformanceOptions {
   int episodes = 8;                 ///< episodes of each
   int64_t max_env_steps = 100'000;  ///< of an episode without max_episode_steps; more breaks EnvRule::kEpisodeEnd
   bool keep_going = false;          ///< a broken rule ends its episode alone; false: it ends the check
-  /// Called with each rule once, when it breaks, and with `played`, what was played so far, after each episode.
+  /// EnvRule::kDeterminism, once broken, ends nothing: one instance plays on alone.
+  bool may_differ = false;
+  absl::Duration max_time = absl::InfiniteDuration();  ///< then the check ends, wherever it is
+  base::Clock* clock = &base::Clock::Real();
+  /// Called with each rule once, when it breaks, and with `played`, what was played so far, after each episode and
+  /// once a second within one.
   std::function<void(const ConformanceLine& broken)> on_broken;
   std::function<void(const ConformanceReport& played)> on_episode;
 };
@@ -45,6 +52,8 @@ struct ConformanceReport {
   bool ok() const { return first_broken() == nullptr; }
   /// The first rule in order that is broken; null when all hold.
   const ConformanceLine* first_broken() const;
+  /// The same without `rule`.
+  const ConformanceLine* first_broken_but(EnvRule rule) const;
   /// "ok        observation_value  observations are …" a line, for `troupe envs check`; FAIL for a broken rule, untried
   /// for one that nothing could have broken, and partly where the check ended before all was played.
   std::string ToString() const;

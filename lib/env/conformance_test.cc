@@ -1,5 +1,6 @@
 #include "lib/env/conformance.h"
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -112,6 +113,27 @@ std::function<ScriptedEnv::Script()> TwoFaults() {
   };
 }
 
+TEST(ConformanceTest, EndsWhenItsTimeIsOver) {
+  base::FakeClock clock;
+  const auto slow = [&clock](int64_t /*t*/, ActionRows /*actions*/, StepWriter& out) {
+    clock.Advance(absl::Milliseconds(100));
+    ObserveAs(out, 0, 0.5f);
+    return absl::OkStatus();
+  };
+  std::vector<int64_t> told;
+  ConformanceOptions options{.max_time = absl::Seconds(5), .clock = &clock};
+  options.on_episode = [&](const ConformanceReport& played) { told.push_back(played.env_steps); };
+  const ConformanceReport report = Check(
+      SmallSpec(1), [&slow] { return ScriptedEnv::Script(slow); }, options);
+  EXPECT_TRUE(report.ok()) << report.ToString();
+  EXPECT_FALSE(report.complete);
+  EXPECT_EQ(report.episodes, 0);
+  EXPECT_GT(report.env_steps, 10) << "two instances take 0.2 s a step";
+  EXPECT_LT(report.env_steps, 26);
+  EXPECT_GE(told.size(), 4u);
+  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+}
+
 TEST(ConformanceTest, GoesOnAfterABrokenRuleWhereAsked) {
   std::vector<EnvRule> told;
   int episodes = 0;
@@ -133,6 +155,38 @@ TEST(ConformanceTest, GoesOnAfterABrokenRuleWhereAsked) {
   EXPECT_NE(DetailOf(all, EnvRule::kReward), "");
   EXPECT_NE(DetailOf(all, EnvRule::kObservationValue), "");
   EXPECT_GT(all.episodes, 0) << "those without a fault were played to their end";
+}
+
+TEST(ConformanceTest, WhatMayDifferIsPlayedToItsEndUnderTheOtherRules) {
+  // Says nothing twice; and the fifth reward is none.
+  const auto check = [](float last_reward) {
+    return Check(SmallSpec(1),
+                 [last_reward, calls = std::make_shared<int>(0)] {
+                   return [last_reward, calls](int64_t t, ActionRows, StepWriter& out) {
+                     if (t == 5) out.AddReward(AgentSlot(0), last_reward);
+                     ObserveAs(out, 0, static_cast<float>(++*calls % 16) / 16);
+                     if (t == 5) out.TerminateAll();
+                     return absl::OkStatus();
+                   };
+                 },
+                 {.num_envs = 2, .episodes = 3, .may_differ = true});
+  };
+  const ConformanceReport good = check(1);
+  EXPECT_EQ(good.first_broken_but(EnvRule::kDeterminism), nullptr) << good.ToString();
+  EXPECT_NE(DetailOf(good, EnvRule::kDeterminism), "");
+  EXPECT_TRUE(good.complete);
+  EXPECT_EQ(good.episodes, 6);
+  EXPECT_NE(DetailOf(check(std::numeric_limits<float>::quiet_NaN()), EnvRule::kReward), "");
+}
+
+TEST(ConformanceTest, OneThatTimeCutsBetweenEpisodesIsNotComplete) {
+  base::FakeClock clock;
+  ConformanceOptions options = {.num_envs = 1, .episodes = 3, .max_time = absl::Seconds(1), .clock = &clock};
+  options.on_episode = [&](const ConformanceReport&) { clock.Advance(absl::Seconds(1)); };
+  const ConformanceReport report = Check(
+      SmallSpec(1), [] { return Good; }, options);
+  EXPECT_EQ(report.episodes, 1);
+  EXPECT_FALSE(report.complete);
 }
 
 TEST(ConformanceTest, SaysWhichRulesNothingTried) {

@@ -1,6 +1,7 @@
 #include "lib/env/dict_env.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -248,8 +249,9 @@ class DictOverSlots final : public DictEnv {
           step.states[id].assign(buffers_.state(0, s).begin(), buffers_.state(0, s).end());
       }
       const absl::Span<const double> infos = buffers_.infos(0, s);
-      for (size_t column = 0; column < infos.size(); ++column)
-        step.infos[id][spec().info_columns[column]] = infos[column];
+      for (size_t column = 0; column < infos.size(); ++column) {
+        if (!std::isnan(infos[column])) step.infos[id][spec().info_columns[column]] = infos[column];
+      }
       if (reset) continue;
       if (buffers_.reward(0, s) != 0.0f || buffers_.observed(0, s))
         step.rewards[id] = static_cast<double>(buffers_.reward(0, s));

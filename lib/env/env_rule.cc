@@ -102,7 +102,8 @@ std::string_view EnvRuleAdvice(EnvRule rule) {
     case EnvRule::kInfo:
       return "Declare info columns and agent masks in the spec before giving them.";
     case EnvRule::kNoError:
-      return "Find what failed in the message; the step's actions were all inside their spaces.";
+      return "The environment's own code failed, though its actions were all inside their spaces; the traceback names "
+             "the line.";
     case EnvRule::kDeterminism:
       return "Draw every random number from the reset's seed, and keep nothing from one episode to the next.";
   }

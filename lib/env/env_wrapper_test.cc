@@ -120,7 +120,7 @@ TEST(EnvWrapperTest, WithoutHooksItIsTheEnvironment) {
     ASSERT_TRUE(wrapped.Step().ok());
     EXPECT_EQ(Text(wrapped.got()), Text(bare.got())) << t;
   }
-  EXPECT_EQ(Text(bare.got()), "01 state 3 | 0001 obs 0.2 reward 0 info 0 | 1101 obs 0.3 reward 2 info 31 0 1 1");
+  EXPECT_EQ(Text(bare.got()), "01 state 3 | 0001 obs 0.2 reward 0 info nan | 1101 obs 0.3 reward 2 info 31 0 1 1");
   const ConformanceReport report = CheckConformance([] { return Wrapped(Everything()); });
   EXPECT_TRUE(report.ok()) << report.ToString();
 }

@@ -2,10 +2,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "lib/base/check.h"
 
 namespace troupe::env {
+namespace {
+
+constexpr double kNotGiven = std::numeric_limits<double>::quiet_NaN();
+
+}  // namespace
 
 class SlotBuffers::Writer final : public StepWriter {
  public:
@@ -69,7 +75,7 @@ SlotBuffers::SlotBuffers(const EnvSpec& spec, int num_envs)
   masks_.resize(envs * mask_offset_.back());
   states_.resize(envs * (spec.state_kind == StateKind::kPerAgent ? agents_ : 1) * state_size_);
   rewards_.resize(envs * agents_);
-  infos_.resize(envs * agents_ * spec.info_columns.size());
+  infos_.resize(envs * agents_ * spec.info_columns.size(), kNotGiven);
   for (std::vector<uint8_t>* flags : {&observed_, &terminated_, &truncated_, &agent_mask_})
     flags->resize(envs * agents_);
   all_terminated_.resize(envs);
@@ -87,7 +93,8 @@ StepWriter& SlotBuffers::BeginStep(int env) {
   std::memset(truncated_.data() + first, 0, agents_);
   std::fill_n(rewards_.begin() + static_cast<std::ptrdiff_t>(first), agents_, 0.0f);
   const size_t columns = spec_.info_columns.size();
-  if (columns > 0) std::fill_n(infos_.begin() + static_cast<std::ptrdiff_t>(first * columns), agents_ * columns, 0.0);
+  if (columns > 0)
+    std::fill_n(infos_.begin() + static_cast<std::ptrdiff_t>(first * columns), agents_ * columns, kNotGiven);
   all_terminated_[static_cast<size_t>(env)] = 0;
   all_truncated_[static_cast<size_t>(env)] = 0;
   StepWriter& writer = BeginAutoReset(env);

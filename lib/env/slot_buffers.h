@@ -53,7 +53,7 @@ class SlotBuffers {
   absl::Span<const uint8_t> action_mask(int env, int32_t slot) const;  ///< empty without mask
   /// The global state: `slot` matters only for kPerAgent.
   absl::Span<const float> state(int env, int32_t slot) const;
-  absl::Span<const double> infos(int env, int32_t slot) const;  ///< one per info column, 0 when not given
+  absl::Span<const double> infos(int env, int32_t slot) const;  ///< one per info column, NaN when not given
 
   // Whole arrays, row-major: [K, agents] and, where all agents have one float observation space, [K, agents,
   // observation].

@@ -44,6 +44,7 @@ absl::Status HostEnv::StartReset(const env::EpisodeSeed& seed) {
   if (!status.ok()) return Lose(std::move(status));
   pool_->TendIdle();
   slot_.block->seed = seed.ResetSeed();
+  slot_.block->env_index = seed.env_id.value();
   slot_.block->callbacks = layout_.watched && !pool_->tracks_->off() ? 1 : 0;
   return Post(RequestKind::kReset);
 }

@@ -27,7 +27,9 @@ struct HostOptions {
   std::vector<std::string> callbacks;
   std::string
       observation_fn;        ///< makes what agents observe of what environments give, `python:MODULE:NAME`; empty: none
-  bool global_state = true;  ///< ask environments for their global state, which may cost them time
+  int32_t worker_index = 0;  ///< what environments are told that ask for it
+  uint32_t first_env_index = 0;  ///< what is added to an env id for those that ask which of the run they are
+  bool global_state = true;      ///< ask environments for their global state, which may cost them time
   /// While it is true nobody waits for a process: it is killed, with CANCELLED. nullptr: never.
   std::shared_ptr<const std::atomic<bool>> abandoned;
 

@@ -22,6 +22,8 @@ absl::StatusOr<std::shared_ptr<HostPool>> HostPool::Create(HostOptions options, 
   nlohmann::json start = {{"name", ModuleName(name, options.folder)},
                           {"global_state", options.global_state},
                           {"draws", options.draws},
+                          {"worker_index", options.worker_index},
+                          {"first_env_index", options.first_env_index},
                           {"observation_function", function.empty() ? "" : ModuleName(function, options.folder)},
                           {"callbacks", ModuleNames(options.callbacks, options.folder)},
                           {"step_timeout_s", absl::ToDoubleSeconds(options.step_timeout)}};

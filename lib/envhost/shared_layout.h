@@ -15,7 +15,7 @@
 /// anything here is a new kLayoutVersion.
 namespace troupe::envhost {
 
-inline constexpr uint32_t kLayoutVersion = 5;
+inline constexpr uint32_t kLayoutVersion = 6;
 inline constexpr uint32_t kMagic = 0x54524548;
 /// Entries of the ring of requests: a power of two.
 inline constexpr uint32_t kRingCapacity = 4096;
@@ -84,6 +84,7 @@ struct BlockHeader {
   uint32_t callbacks;            ///< of a reset: whether callbacks of the episode are called
   uint32_t in_callback;          ///< written by the child: which it is in, 1 + its place in kEpisodeHooks; 0: none
   uint32_t callback_bytes;       ///< of what they tracked, in the answer of kEpisodeEnd
+  uint32_t env_index;            ///< of a reset: the env id
   alignas(64) char error[4032];  ///< what happened, UTF-8: a line, then those of the traceback
 };
 /// The error that the block holds: INTERNAL, `prefix` and its first line; the lines after that are the traceback.

@@ -118,6 +118,10 @@ std::vector<sample::FinishedEpisode> ReportedEpisodes::All() const {
 void EpisodeBook::Tell(policy::PolicyTablePtr table, ProgressRecord* record) {
   record->table = std::move(table);
   record->window = window_.Stats(record->table->num_slots());
+  for (size_t column = 0; column < config_.info_columns.size(); ++column) {
+    const std::optional<double> mean = window_.info(static_cast<int32_t>(column));
+    if (mean.has_value()) record->window.infos.emplace_back(config_.info_columns[column], *mean);
+  }
   record->return_sum = record->window.return_sum.mean();
   record->return_mean = record->window.return_mean.mean();
   record->episode_length = record->window.length.mean();

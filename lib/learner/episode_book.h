@@ -54,8 +54,6 @@ class EpisodeBook {
 
   /// What the last episodes came to, into `record`.
   void Tell(policy::PolicyTablePtr table, ProgressRecord* record);
-  /// Mean of an info column over the window; nullopt when no episode in it has a value.
-  std::optional<double> info(int32_t column) const { return window_.info(column); }
   /// Fills the state's episodes and `best`. Whether this state is the best so far.
   bool Save(const policy::PolicyTable& table, LearnerState* state);
 

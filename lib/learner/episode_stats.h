@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -32,6 +34,7 @@ struct EpisodeStats {
   std::vector<Spread> agents;  ///< by agent slot: its returns
   /// The returns of the agents that a policy played.
   policy::BySlot<Spread> policies;
+  std::vector<std::pair<std::string, double>> infos;  ///< info columns that have a value: their means
 
   int64_t episodes() const { return return_sum.count; }
   EpisodeStats() = default;

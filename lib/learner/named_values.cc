@@ -227,6 +227,7 @@ void NamedValues::AppendTraining(const ReturnsByName& policies, std::vector<Name
 std::vector<NamedValue> NamedValues::TakeLine(const ProgressRecord& record) {
   std::vector<NamedValue> values;
   values.reserve(line_size_);
+  for (const auto& [column, mean] : record.window.infos) values.push_back({absl::StrCat("env/", column), "", mean});
   AppendAll(Agents(record.window, kMost), {"agent/", "agent/"}, {"agents/rest/", "agents/rest/"}, &values);
   if (record.table == nullptr) return values;
   const ReturnsByName policies = Choose(record.window, *record.table, kMost, /*of_line=*/true);
@@ -251,6 +252,9 @@ std::vector<NamedValue> NamedValues::OfEvaluation(const EpisodeStats& evaluation
     values.push_back({key, "", *spread->mean()});
     values.push_back({absl::StrCat(key, "_min"), "", spread->min});
     values.push_back({absl::StrCat(key, "_max"), "", spread->max});
+  }
+  for (const auto& [column, mean] : evaluation.infos) {
+    values.push_back({absl::StrCat("evaluation/env/", column), absl::StrCat("Test-Results/env/", column), mean});
   }
   AppendAll(Agents(evaluation, kMost), {"evaluation/agent/", "Test-Results/"},
             {"evaluation/agents/rest/", "Test-Results/agents/rest/"}, &values);

@@ -47,9 +47,8 @@ class NamedValues {
 
   /// An update. Costs a few operations for each policy that trained in it.
   void Add(const ProgressRecord& record);
-  /// What a line tells of the last update that was added: returns of the window; and where the run has several
-  /// policies, of each that trained since the last line, what its last update said; and where it has several learn
-  /// groups, what became of their rows. Begins the next line.
+  /// The values of a line, after which the next one begins: returns and infos of the window. With several policies also
+  /// the last update of each that trained since the last line. With several learn groups also the fate of their rows.
   std::vector<NamedValue> TakeLine(const ProgressRecord& record);
   /// An evaluation that played the policies of `table`, by the names that every output has for it (`key`), and by older
   /// ones that TensorBoard has, too (`tag`).

@@ -8,8 +8,7 @@
 
 namespace troupe::learner {
 
-void ReportProgress(const ProgressRecord& record, const LearnerConfig& config, const EpisodeBook& episodes,
-                    base::MetricSink* sink) {
+void ReportProgress(const ProgressRecord& record, base::MetricSink* sink) {
   const auto scalar = [&](const std::string& tag, std::optional<double> value) {
     if (value.has_value()) sink->Scalar(tag, *value, record.env_steps);
   };
@@ -23,9 +22,7 @@ void ReportProgress(const ProgressRecord& record, const LearnerConfig& config, c
     scalar("Train-Results/Episode-Steps/Max", record.window.length.max);
   }
   scalar("Reward / Total reward (mean)", record.return_sum);
-  for (size_t i = 0; i < config.info_columns.size(); ++i) {
-    scalar(absl::StrCat("env/", config.info_columns[i]), episodes.info(static_cast<int32_t>(i)));
-  }
+  for (const auto& [column, mean] : record.window.infos) scalar(absl::StrCat("env/", column), mean);
   for (const auto& [tag, value] : record.losses) scalar(tag, value);
   for (const auto& [tag, value] : record.agent_losses) scalar(tag, value);
   scalar("Time/env_steps_per_s", record.env_steps_per_s);

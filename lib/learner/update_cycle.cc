@@ -217,7 +217,7 @@ StepOutcome UpdateCycle::Train(Selection selection, int64_t version) {
   const int64_t num_finished = batch.finished.count();
   ProgressRecord record = Describe(&batch, *std::move(reports));
   Book(batch, num_finished, &record);
-  if (deps_.metrics != nullptr) ReportProgress(record, config_, episodes_, deps_.metrics);
+  if (deps_.metrics != nullptr) ReportProgress(record, deps_.metrics);
   if (deps_.progress != nullptr) deps_.progress->OnProgress(record);
   for (const std::string& words : aging_.TakeNews()) TROUPE_WARN("{}", words);
   if (const std::optional<std::string> words = episodes_.TakeWarning(*record.table)) TROUPE_WARN("{}", *words);

@@ -46,9 +46,14 @@ double EvaluatedEpisode::return_mean() const {
 EvaluationResult Aggregate(const env::EnvSpec& spec, std::vector<EvaluatedEpisode> episodes) {
   EvaluationResult result;
   result.episodes = static_cast<int64_t>(episodes.size());
+  result.info_columns = spec.info_columns;
   std::vector<double> sums, means, lengths;
   std::vector<std::vector<double>> by_agent(spec.possible_agents.size());
+  std::vector<std::vector<double>> by_column(spec.info_columns.size());
   for (const EvaluatedEpisode& episode : episodes) {
+    for (size_t column = 0; column < episode.infos.size(); ++column) {
+      if (!std::isnan(episode.infos[column])) by_column[column].push_back(episode.infos[column]);
+    }
     for (size_t slot = 0; slot < episode.returns.size(); ++slot) {
       if (!std::isnan(episode.returns[slot])) by_agent[slot].push_back(episode.returns[slot]);
     }
@@ -63,6 +68,10 @@ EvaluationResult Aggregate(const env::EnvSpec& spec, std::vector<EvaluatedEpisod
   for (size_t slot = 0; slot < by_agent.size(); ++slot) {
     result.agents.push_back({spec.possible_agents[slot].id.value(), MeanAndStd(by_agent[slot])});
   }
+  for (size_t column = 0; column < by_column.size(); ++column) {
+    if (by_column[column].empty()) continue;
+    result.infos.push_back({spec.info_columns[column], MeanAndStd(by_column[column])});
+  }
   result.each = std::move(episodes);
   return result;
 }
@@ -72,6 +81,8 @@ struct Evaluator::Place {
   int64_t step = 0;
   std::vector<policy::PolicySlot> policy;  // by agent slot; kNoPolicy: not seen yet
   std::vector<double> returns;
+  std::vector<double> info_sum;  // by info column
+  std::vector<int64_t> info_count;
   std::vector<int64_t> row;  // of a ready agent, in the rows of its policy
   std::vector<const space::ActionWord*> actions;
   std::vector<float> memory;  // [agents, memory_size_], before an agent's next decision
@@ -121,6 +132,8 @@ absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(RolloutConfig confi
     auto place = std::make_unique<Place>();
     place->policy.resize(num_agents);
     place->returns.resize(num_agents);
+    place->info_sum.resize(evaluator->config_.env_spec.info_columns.size());
+    place->info_count.resize(place->info_sum.size());
     place->row.resize(num_agents);
     place->actions.resize(num_agents);
     place->memory.resize(num_agents * evaluator->memory_size_);
@@ -166,8 +179,25 @@ absl::Status Evaluator::ResetPlace(size_t place, uint64_t seed) {
   p.step = 0;
   std::fill(p.policy.begin(), p.policy.end(), policy::kNoPolicy);
   std::fill(p.returns.begin(), p.returns.end(), 0.0);
+  std::fill(p.info_sum.begin(), p.info_sum.end(), 0.0);
+  std::fill(p.info_count.begin(), p.info_count.end(), 0);
   std::fill(p.memory.begin(), p.memory.end(), 0.0f);
-  return envs_[place]->Reset({seed, EnvIdOf(p.number), 0}, buffers_.BeginStep(static_cast<int>(place)));
+  TROUPE_RETURN_IF_ERROR(
+      envs_[place]->Reset({seed, EnvIdOf(p.number), 0}, buffers_.BeginStep(static_cast<int>(place))));
+  CountInfos(place);
+  return absl::OkStatus();
+}
+
+void Evaluator::CountInfos(size_t place) {
+  Place& p = *places_[place];
+  for (size_t slot = 0; slot < p.policy.size(); ++slot) {
+    const absl::Span<const double> infos = buffers_.infos(static_cast<int>(place), static_cast<int32_t>(slot));
+    for (size_t column = 0; column < infos.size(); ++column) {
+      if (std::isnan(infos[column])) continue;
+      p.info_sum[column] += infos[column];
+      ++p.info_count[column];
+    }
+  }
 }
 
 absl::Status Evaluator::MapAgent(Place& p, size_t slot) {
@@ -305,6 +335,7 @@ absl::Status Evaluator::StepPlace(size_t place, std::vector<EvaluatedEpisode>& e
     if (reward != 0.0 && p.policy[slot] == policy::kNoPolicy) TROUPE_RETURN_IF_ERROR(MapAgent(p, slot));
     p.returns[slot] += reward;
   }
+  CountInfos(place);
   const bool ended = buffers_.all_done(env);
   if (!ended && (request_.max_episode_steps == 0 || p.step < request_.max_episode_steps)) return absl::OkStatus();
   TROUPE_RETURN_IF_ERROR(Show(place, /*over=*/true));
@@ -316,6 +347,9 @@ absl::Status Evaluator::StepPlace(size_t place, std::vector<EvaluatedEpisode>& e
   for (size_t slot = 0; slot < p.policy.size(); ++slot) {
     episode.returns.push_back(p.policy[slot] == policy::kNoPolicy ? std::numeric_limits<double>::quiet_NaN()
                                                                   : p.returns[slot]);
+  }
+  for (size_t column = 0; column < p.info_sum.size(); ++column) {
+    episode.infos.push_back(p.info_sum[column] / static_cast<double>(p.info_count[column]));  // 0 of 0 is NaN
   }
   p.number = -1;
   if (request_.ended != nullptr) request_.ended->fetch_add(1, std::memory_order_relaxed);

@@ -60,8 +60,9 @@ struct EvaluatedEpisode {
   std::vector<double> returns;  ///< by agent slot, undiscounted; NaN for agents that never appeared
   /// By agent slot: who played it; kNoPolicy for agents that never appeared.
   std::vector<policy::PolicySlot> policies;
-  uint64_t seed = 0;  ///< its env::EpisodeSeed::ResetSeed
-  bool cut = false;   ///< it had not ended after EvaluationRequest::max_episode_steps
+  std::vector<double> infos;  ///< by info column: mean over agents and steps; NaN when never set
+  uint64_t seed = 0;          ///< its env::EpisodeSeed::ResetSeed
+  bool cut = false;           ///< it had not ended after EvaluationRequest::max_episode_steps
 
   /// Over the agents that appeared; 0 when none did.
   double return_sum() const;
@@ -73,6 +74,11 @@ struct EvaluatedAgent {
   MeanStd episode_return;  ///< over the episodes in which it appeared; NaN when there is none
 };
 
+struct EvaluatedInfo {
+  std::string column;
+  MeanStd value;  ///< over the episodes that set it
+};
+
 /// Outcome of an evaluation; sum and mean are over the agents that appeared in an episode.
 struct EvaluationResult {
   int64_t episodes = 0;
@@ -80,6 +86,8 @@ struct EvaluationResult {
   MeanStd return_sum;
   MeanStd return_mean;
   std::vector<EvaluatedAgent> agents;  ///< by agent slot
+  std::vector<std::string> info_columns;
+  std::vector<EvaluatedInfo> infos;  ///< of the columns that any episode set
   double episode_length_mean = 0;
   std::vector<EvaluatedEpisode> each;  ///< in the order of their numbers
 };
@@ -124,6 +132,8 @@ class Evaluator {
   absl::Status StartEpisode(size_t place, int64_t number, uint64_t seed);
   absl::Status Gather(size_t place);
   absl::Status ResetPlace(size_t place, uint64_t seed);
+  /// Those that agents were given in a reset or step.
+  void CountInfos(size_t place);
   /// After a Reset or Step that failed with `status`: plays the episode once more from its beginning, kMaxTries times
   /// in all. OK at once for an OK `status`.
   absl::Status BeginAgain(size_t place, absl::Status status, uint64_t seed);

@@ -105,6 +105,34 @@ TEST(EvaluatorTest, ItsEpisodesAreNotThoseOfTheTraining) {
   EXPECT_EQ(all.size(), 100u) << "no episode twice";
 }
 
+TEST(EvaluatorTest, InfoColumnsAreMeansOfTheEpisodesThatSetThem) {
+  const ScriptedOptions options = {.info_columns = 2};
+  const Script script = {{.observe = {0, 1}},
+                         {.observe = {0, 1}, .infos = {{0, 1.0}}},
+                         {.observe = {0, 1}},
+                         {.observe = {0, 1}, .terminate_all = true, .infos = {{0, 2.0}, {1, 6.0}}}};
+  const EvaluationResult result =
+      Evaluate(ScriptedConfig(options, [&] { return MakeScriptedEnv(options, script); }), 2, {.episodes = 3});
+  ASSERT_EQ(result.info_columns.size(), 2u);
+  ASSERT_EQ(result.infos.size(), 1u) << "nobody set the other one";
+  EXPECT_EQ(result.infos[0].column, result.info_columns[0]);
+  EXPECT_EQ(result.infos[0].value.mean, 3) << "a step in which nobody sets it does not count";
+  EXPECT_EQ(result.infos[0].value.std, 0);
+  for (const EvaluatedEpisode& episode : result.each) {
+    EXPECT_EQ(episode.infos[0], 3);
+    EXPECT_TRUE(std::isnan(episode.infos[1]));
+  }
+}
+
+TEST(EvaluatorTest, AnInfoOfTheResetCountsAsInTraining) {
+  const ScriptedOptions options = {.info_columns = 1};
+  const Script script = {{.observe = {0, 1}, .infos = {{0, 2.0}}}, {.observe = {0, 1}, .terminate_all = true}};
+  const EvaluationResult result =
+      Evaluate(ScriptedConfig(options, [&] { return MakeScriptedEnv(options, script); }), 2, {.episodes = 3});
+  ASSERT_EQ(result.infos.size(), 1u);
+  EXPECT_EQ(result.infos[0].value.mean, 2);
+}
+
 // Each state before its agents act and the last one, of every episode, by the number that it has in the evaluation.
 TEST(EvaluatorTest, AWatcherSeesEveryStateOfEveryEpisode) {
   struct Seen {

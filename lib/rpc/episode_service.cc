@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/clock.h"
+#include "lib/base/hidden_order.h"
 #include "lib/base/mutex.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/caller.h"
@@ -44,15 +45,23 @@ class StepReactor final : public grpc::ServerUnaryReactor {
                       *reply = Serialize(logged);
                     }
                     TellEnd(context, actions.status());
+                    base::HandOver(this);
                     Finish(ToGrpc(actions.status()));
                   });
     call_ = call;
+    base::HandOver(this);
   }
 
   /// The client has gone, or its deadline has passed. gRPC calls this only after the constructor has returned, and
   /// before OnDone.
-  void OnCancel() override { book_.GiveUp(episode_id_, call_); }
-  void OnDone() override { delete this; }
+  void OnCancel() override {
+    const base::Reaction reaction(this);
+    book_.GiveUp(episode_id_, call_);
+  }
+  void OnDone() override {
+    base::TakeOver(this);
+    delete this;
+  }
 
  private:
   outside::EpisodeBook& book_;
@@ -69,6 +78,7 @@ class PieceReactor final : public grpc::ServerUnaryReactor, public ServedStream 
     auto reactor = std::make_shared<PieceReactor>(files, unread, context, std::move(host), now);
     unread->Add(reactor);
     PieceReactor* const started = reactor.get();
+    base::HandOver(started);
     started->Finish(grpc::Status::OK);
     return started;
   }
@@ -82,6 +92,7 @@ class PieceReactor final : public grpc::ServerUnaryReactor, public ServedStream 
     if (context_ != nullptr && now - since_ >= kPolicyCallPatience) context_->TryCancel();
   }
   void OnDone() override {
+    base::TakeOver(this);
     {
       base::MutexLock lock(&mutex_);
       context_ = nullptr;

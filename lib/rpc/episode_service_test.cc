@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/await.h"
+#include "lib/base/hidden_order.h"
 #include "lib/base/process_memory.h"
 #include "lib/env/slot_buffers.h"
 #include "lib/outside/lane_env.h"
@@ -224,7 +225,11 @@ TEST_F(EpisodeServiceTest, ClientsThatVanishLeaveNothingBehind) {
     v1::GetActionsReply reply;
     const v1::GetActionsRequest request = Step(begun.episode_id());
     std::promise<void> over;
-    stub->async()->GetActions(&context, &request, &reply, [&over](grpc::Status) { over.set_value(); });
+    base::HandOver(&over);
+    stub->async()->GetActions(&context, &request, &reply, [&over](grpc::Status) {
+      base::TakeOver(&over);
+      over.set_value();
+    });
     if (i % 2 == 0) book.Await(absl::Milliseconds(5));
     context.TryCancel();
     over.get_future().wait();
@@ -375,13 +380,20 @@ TEST_F(GetPoliciesTest, DecisionsSayWhichWeightsMadeThem) {
 class UnreadCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   UnreadCall(grpc::GenericStub* stub, const std::string& method) : request_(Serialize(v1::GetPoliciesRequest())) {
+    base::HandOver(this);
     stub->PrepareBidiStreamingCall(&context_, method, {}, this);
     AddHold();
     StartCall();
     StartWriteLast(&request_, {});
   }
-  void OnReadInitialMetadataDone(bool ok) override { answered_.set_value(ok); }
-  void OnDone(const grpc::Status& status) override { status_.set_value(FromGrpc(status)); }
+  void OnReadInitialMetadataDone(bool ok) override {
+    const base::Reaction reaction(this);
+    answered_.set_value(ok);
+  }
+  void OnDone(const grpc::Status& status) override {
+    base::TakeOver(this);
+    status_.set_value(FromGrpc(status));
+  }
   /// Once an answer is on its way; false: it will not come.
   bool AwaitAnswer() { return answered_.get_future().get(); }
   /// Once the server has ended it.

@@ -98,7 +98,8 @@ class LearnerServerImpl final : public LearnerServer {
     builder.RegisterService(&monitor_service_);
     builder.RegisterService(&query_service_);
     TROUPE_ASSIGN_OR_RETURN(
-        listening_, StartListening(builder, options_.addresses, {.security = options_.security, .peers = &peers_}));
+        listening_, StartListening(builder, options_.addresses,
+                                   {.security = options_.security, .peers = &peers_, .counts = options_.counts}));
     return absl::OkStatus();
   }
 

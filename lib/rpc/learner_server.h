@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "lib/base/clock.h"
+#include "lib/rpc/door/door_counts.h"
 #include "lib/rpc/learner_endpoint.h"
 #include "lib/rpc/transport.h"
 #include "lib/rpc/weight_bus.h"
@@ -26,6 +27,7 @@ struct LearnerServerOptions {
   /// Payload a worker may have sent without an ack: some fragments on the way, so that it need not wait for each.
   int64_t credit_bytes = 16 << 20;
   int64_t pool_idle_bytes = 256 << 20;        ///< buffers kept for fragments to come
+  DoorCounts* counts = nullptr;               ///< of its door; outlives the server; nullptr: nobody asks
   serving::ActionQueries* queries = nullptr;  ///< answers Query, outlives the server; nullptr: nobody does
 };
 

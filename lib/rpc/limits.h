@@ -72,8 +72,10 @@ constexpr int kMaxConcurrentStreams = 64;
 /// Streams of queries at once, those of one address, or by Unix sockets, among them, and how long each may
 /// be without a request.
 constexpr int64_t kMaxQueryStreams = 4096;
-constexpr int64_t kMaxQueryStreamsOfAddress = kMaxQueryStreams / 2;
+constexpr int64_t kMaxQueryStreamsOfAddress = 2560;
 constexpr absl::Duration kQueryStreamIdle = absl::Minutes(5);
+/// A request of server reflection: names of a file or a symbol and of a host, of 255 characters at most in honest ones.
+constexpr size_t kMaxReflectionRequestBytes = 4096;
 /// What clients of worlds outside are given of policies: all files together, a piece of them, calls at once, those of
 /// one address of the network among them, and how long an answer may lie unread.
 constexpr size_t kMaxPolicyFilesBytes = size_t{64} << 20;

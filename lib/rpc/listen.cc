@@ -11,7 +11,8 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "lib/base/log.h"
+#include "lib/base/mutex.h"
 #include "lib/base/status_macros.h"
 #include "lib/rpc/door/address.h"
 #include "lib/rpc/door/descriptor.h"
@@ -65,7 +66,7 @@ class GrpcSide {
   explicit GrpcSide(std::shared_ptr<ExternalAcceptor> acceptor) : acceptor_(std::move(acceptor)) {}
 
   void HandOver(Descriptor socket) ABSL_LOCKS_EXCLUDED(mutex_) {
-    absl::MutexLock lock(&mutex_);
+    base::MutexLock lock(&mutex_);
     if (closed_) return;
     ExternalAcceptor::NewConnectionParameters connection;
     connection.fd = socket.Release();
@@ -73,13 +74,13 @@ class GrpcSide {
   }
 
   void Close() ABSL_LOCKS_EXCLUDED(mutex_) {
-    absl::MutexLock lock(&mutex_);
+    base::MutexLock lock(&mutex_);
     closed_ = true;
   }
 
  private:
   const std::shared_ptr<ExternalAcceptor> acceptor_;
-  absl::Mutex mutex_;
+  base::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
@@ -109,13 +110,25 @@ absl::StatusOr<ListeningServer> StartListening(grpc::ServerBuilder& builder, con
   listening.grpc_side_ = grpc_side;
   listening.own_peers_ = std::make_unique<PeerBook>();
   listening.peers_ = options.peers == nullptr ? listening.own_peers_.get() : options.peers;
+  listening.own_counts_ = std::make_unique<DoorCounts>();
   RelayOptions relaying;
   relaying.admission = AdmissionLimitsFor(RaiseMaxDescriptors());
   relaying.frames.max_message_bytes = kMaxMessageBytes;
+  for (int64_t* most : {&relaying.frames.max_silent_calls, &relaying.frames.max_unserved_calls}) {
+    *most = std::max(*most, options.max_calls);
+  }
   relaying.first_call_timeout = kHandshakeTimeout;
   relaying.clock = &base::Clock::Real();
   relaying.peers = listening.peers_;
+  relaying.counts = options.counts == nullptr ? listening.own_counts_.get() : options.counts;
   relaying.hand_over = [grpc_side](Descriptor socket) { grpc_side->HandOver(std::move(socket)); };
+  const bool over_tcp = std::any_of(sockets.begin(), sockets.end(), [](const ListeningSockets& opened) {
+    return opened.address().kind == Address::Kind::kTcp;
+  });
+  if (over_tcp) {
+    TROUPE_INFO("places for {} connections over TCP, {} of one address (ulimit -Hn)", relaying.admission.total,
+                relaying.admission.per_host);
+  }
   TROUPE_ASSIGN_OR_RETURN(listening.relay_, ConnectionRelay::Create(std::move(relaying)));
   AcceptorHooks hooks;
   hooks.wants = [relay = listening.relay_.get()](const Address& listener) {

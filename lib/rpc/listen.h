@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "lib/rpc/door/connection_acceptor.h"
 #include "lib/rpc/door/connection_relay.h"
+#include "lib/rpc/door/door_counts.h"
 #include "lib/rpc/door/peer_book.h"
 #include "lib/rpc/transport.h"
 #include <grpcpp/server.h>
@@ -22,6 +23,10 @@ struct ListenOptions {
   bool same_user_only = false;
   /// Learns who is behind TCP connections; outlives the server. nullptr: nobody else asks.
   PeerBook* peers = nullptr;
+  /// Counts what is closed and refused; outlives the server. nullptr: nobody asks.
+  DoorCounts* counts = nullptr;
+  /// Calls that may be open before they have asked or been answered, where that is more than FrameLimits has.
+  int64_t max_calls = 0;
 };
 
 class GrpcSide;
@@ -52,6 +57,7 @@ class ListeningServer {
                                                         const ListenOptions& options);
   std::vector<std::string> addresses_;
   std::unique_ptr<PeerBook> own_peers_;
+  std::unique_ptr<DoorCounts> own_counts_;
   PeerBook* peers_ = nullptr;
   std::shared_ptr<GrpcSide> grpc_side_;
   std::unique_ptr<grpc::Server> server_;

@@ -164,6 +164,11 @@ v1::StatusReply ToProto(const RunStatus& status) {
   for (const ConnectedWorker& worker : status.workers) FillWorker(worker, reply.add_workers());
   for (const std::string& words : status.degraded) reply.add_degraded(words);
   for (const PolicyStatus& policy : status.policies) FillPolicy(policy, reply.add_policies());
+  for (const DoorCount& count : status.door) {
+    v1::DoorCount* const out = reply.add_door();
+    out->set_what(count.what);
+    out->set_count(count.count);
+  }
   return reply;
 }
 
@@ -201,6 +206,9 @@ RunStatus FromProto(const v1::StatusReply& reply) {
   for (const v1::WorkerStatus& worker : reply.workers()) status.workers.push_back(WorkerOf(worker));
   status.degraded.assign(reply.degraded().begin(), reply.degraded().end());
   for (const v1::PolicyStatus& policy : reply.policies()) status.policies.push_back(PolicyOf(policy));
+  for (const v1::DoorCount& told : reply.door()) {
+    if (status.door.size() < kNumDoorReasons) status.door.push_back({told.what(), told.count()});
+  }
   return status;
 }
 

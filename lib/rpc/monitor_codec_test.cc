@@ -60,6 +60,7 @@ RunStatus Everything() {
   policy.rows.accepted = 30;
   policy.rows.dropped = 12;
   policy.rows.aged = 11;
+  status.door = {{"connections closed: no place", 3}, {"calls refused: too many on one connection", 4}};
   return status;
 }
 
@@ -88,9 +89,11 @@ TEST(MonitorCodecTest, WhatWhoeverAnswersSaysIsTaken) {
   worker->set_num_envs(std::numeric_limits<int64_t>::max());
   worker->set_gets_no_work(true);
   reply.mutable_env_counters()->set_errors(-1);
+  for (int i = 0; i < 1000; ++i) reply.add_door()->set_count(i);
   const RunStatus status = FromProto(reply);
   EXPECT_EQ(status.workers[0].worker.lanes, std::numeric_limits<int32_t>::max());
   EXPECT_TRUE(status.workers[0].gets_no_work) << "its words are withheld";
+  EXPECT_EQ(status.door.size(), kNumDoorReasons);
   EXPECT_EQ(status.learner.progress.env_counters.errors, 0);
 }
 

@@ -45,6 +45,8 @@ void DropTexts(Message* message) {
 void WithholdFromAnybody(v1::StatusReply* status) {
   DropTexts(status);
   status->clear_queue_budget_bytes();
+  // Whoever attacks need not know what has held.
+  status->clear_door();
 }
 
 }  // namespace troupe::rpc

@@ -62,6 +62,7 @@ TEST(MonitorViewTest, TextsOfAStatusStayHereUnlessTheyAreNames) {
   EXPECT_EQ(status.state(), kCanary);
   EXPECT_EQ(status.degraded(0), kCanary) << "words of our own, without paths";
   EXPECT_EQ(status.policies(0).policy_id(), kCanary);
+  EXPECT_EQ(status.door_size(), 0);
   EXPECT_EQ(status.groups(0).group_id(), kCanary) << "a policy's name, or the user's";
   status.clear_run_name();
   status.clear_build_version();

@@ -12,8 +12,11 @@ absl::StatusOr<std::unique_ptr<QueryServer>> QueryServer::Start(const std::vecto
   auto server = std::unique_ptr<QueryServer>(new QueryServer(queries, limits));
   grpc::ServerBuilder builder;
   builder.RegisterService(&server->service_);
-  TROUPE_ASSIGN_OR_RETURN(server->listening_,
-                          StartListening(builder, addresses, {.security = security, .peers = &server->peers_}));
+  server->reflection_.Register(builder);
+  ListenOptions listen{.security = security, .peers = &server->peers_};
+  // A user who asks for more streams than that expects them all to come at once.
+  if (limits.open > kMaxQueryStreams) listen.max_calls = limits.open;
+  TROUPE_ASSIGN_OR_RETURN(server->listening_, StartListening(builder, addresses, listen));
   return server;
 }
 

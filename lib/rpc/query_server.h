@@ -9,15 +9,16 @@
 #include "lib/base/clock.h"
 #include "lib/rpc/listen.h"
 #include "lib/rpc/query_service.h"
+#include "lib/rpc/reflection_service.h"
 #include "lib/rpc/stream_registry.h"
 #include "lib/rpc/transport.h"
 #include "lib/serving/action_query.h"
 
 namespace troupe::rpc {
 
-/// A policy server's front door: the service Query alone, on gRPC's callback API. Made and owned by
-/// services/policy_server, after what it borrows. Starts gRPC's threads, none of its own. Thread-safe. States: serving
-/// -> shut down (Shutdown, or the destructor).
+/// A policy server's front door: the service Query, and the reflection that describes it, on gRPC's callback API. Made
+/// and owned by services/policy_server, after what it borrows. Starts gRPC's threads, none of its own. Thread-safe.
+/// States: serving -> shut down (Shutdown, or the destructor).
 class QueryServer {
  public:
   /// Serving when it returns. Borrows `queries`. Errors as StartListening.
@@ -40,11 +41,13 @@ class QueryServer {
 
  private:
   QueryServer(serving::ActionQueries* queries, const QueryStreamLimits& limits)
-      : service_(queries, &peers_, &registry_, &base::Clock::Real(), limits) {}
+      : service_(queries, &peers_, &registry_, &base::Clock::Real(), limits),
+        reflection_(service_.streams(), &peers_) {}
 
   PeerBook peers_;
   StreamRegistry registry_;
   QueryService service_;
+  ReflectionService reflection_;
   ListeningServer listening_;  ///< last, so that it is gone before what it calls
 };
 

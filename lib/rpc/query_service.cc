@@ -4,12 +4,14 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "lib/base/hidden_order.h"
 #include "lib/base/mutex.h"
 #include "lib/rpc/caller.h"
 #include "lib/rpc/convert.h"
 #include "lib/rpc/limits.h"
 #include "lib/rpc/parsed_size.h"
 #include "lib/rpc/query_codec.h"
+#include "lib/rpc/query_stream.h"
 #include "lib/rpc/transport.h"
 
 namespace troupe::rpc {
@@ -27,6 +29,7 @@ class QueryReactor final : public grpc::ServerUnaryReactor {
     // The query lives until it is answered; the call, and with it the reply, until Finish.
     call->give_up_ = queries.ComputeActions(
         call->query_, [call](const absl::StatusOr<serving::ActionAnswer>& answer) { call->OnAnswer(answer); });
+    base::HandOver(call);
     if (!call->AnsweredAtOnce()) return call;
     grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
     reactor->Finish(call->status_);
@@ -36,9 +39,13 @@ class QueryReactor final : public grpc::ServerUnaryReactor {
 
   /// The caller has gone, or its deadline has passed. gRPC calls this only after Start has returned.
   void OnCancel() override {
+    const base::Reaction reaction(this);
     if (give_up_ != nullptr) give_up_();
   }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    base::TakeOver(this);
+    delete this;
+  }
 
  private:
   QueryReactor(Caller caller, std::unique_ptr<v1::ComputeActionsRequest> request, grpc::ByteBuffer* reply)
@@ -58,6 +65,7 @@ class QueryReactor final : public grpc::ServerUnaryReactor {
       answered_ = true;
       if (!shown_) return;  // it is Start's, and gone as soon as that has the lock
     }
+    base::HandOver(this);
     Finish(status_);
   }
 
@@ -96,7 +104,7 @@ absl::Status CheckWanted(const grpc::CallbackServerContext& context) {
 
 }  // namespace
 
-QueryStream::Reactor* QueryService::StreamActions(grpc::CallbackServerContext* context) {
+AnswerStream::Reactor* QueryService::StreamActions(grpc::CallbackServerContext* context) {
   return QueryStream::Start(&streams_, context, CallerOf(*context, Door::kAddress, peers_));
 }
 

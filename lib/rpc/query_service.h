@@ -1,8 +1,8 @@
 #pragma once
 
 #include "lib/base/clock.h"
+#include "lib/rpc/answer_stream.h"
 #include "lib/rpc/door/peer_book.h"
-#include "lib/rpc/query_stream.h"
 #include "lib/rpc/stream_registry.h"
 #include "lib/serving/action_query.h"
 #include "proto/troupe/v1/query.grpc.pb.h"
@@ -29,11 +29,14 @@ class QueryService final
 
   grpc::ServerUnaryReactor* ComputeActions(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                            grpc::ByteBuffer* reply) override;
-  QueryStream::Reactor* StreamActions(grpc::CallbackServerContext* context) override;
+  AnswerStream::Reactor* StreamActions(grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* ListPolicies(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                          grpc::ByteBuffer* reply) override;
   grpc::ServerUnaryReactor* DescribePolicies(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                              grpc::ByteBuffer* reply) override;
+
+  /// Shared by its streams, and by other services of the server whose streams count among them.
+  QueryStreams* streams() { return &streams_; }
 
  private:
   serving::ActionQueries* const queries_;

@@ -21,12 +21,12 @@
 #include "lib/rpc/query_client.h"
 #include "lib/rpc/query_codec.h"
 #include "lib/rpc/query_server.h"
+#include "lib/rpc/testing/byte_stream.h"
 #include "lib/rpc/testing/peak_memory.h"
 #include "lib/serving/query_engine.h"
 #include "lib/serving/testing/query_builder.h"
 #include <gmock/gmock.h>
 #include <grpcpp/create_channel.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
 namespace troupe::rpc {
@@ -36,64 +36,15 @@ using serving::OwnedRows;
 using testing::HasSubstr;
 
 constexpr absl::Duration kStreamTimeout = absl::Seconds(20);
+constexpr char kMethod[] = "/troupe.v1.Query/StreamActions";
 
-/// A stream of bytes, step by step.
-class RawStream {
+/// A stream of queries, or another method of Query.
+class RawStream final : public ByteStream {
  public:
-  explicit RawStream(const std::string& address, const std::string& method = "StreamActions")
-      : RawStream(*MakeChannel(*ParseAddress(address), {}), method) {}
-  explicit RawStream(const std::shared_ptr<grpc::Channel>& channel, const std::string& method = "StreamActions")
-      : stub_(channel), call_(stub_.PrepareCall(&context_, "/troupe.v1.Query/" + method, &queue_)) {
-    call_->StartCall(nullptr);
-    Next();
-  }
-  ~RawStream() {
-    if (!finished_) {
-      context_.TryCancel();
-      Finish().IgnoreError();
-    }
-    queue_.Shutdown();
-    while (Next()) {
-    }
-  }
-  bool Write(const std::string& bytes) {
-    const grpc::Slice slice(bytes);
-    call_->Write(grpc::ByteBuffer(&slice, 1), nullptr);
-    return Next();
-  }
+  explicit RawStream(const std::string& address, const std::string& method = kMethod) : ByteStream(address, method) {}
+  explicit RawStream(const std::shared_ptr<grpc::Channel>& channel) : ByteStream(channel, kMethod) {}
+  using ByteStream::Write;
   bool Write(const serving::ActionQuery& query) { return Write(ToProto(query).SerializeAsString()); }
-  bool HalfClose() {
-    call_->WritesDone(nullptr);
-    return Next();
-  }
-  bool Read(v1::ComputeActionsReply* reply) {
-    grpc::ByteBuffer bytes;
-    call_->Read(&bytes, nullptr);
-    if (!Next()) return false;
-    grpc::Slice slice;
-    return bytes.DumpToSingleSlice(&slice).ok() && reply->ParseFromArray(slice.begin(), static_cast<int>(slice.size()));
-  }
-  void Cancel() { context_.TryCancel(); }
-  absl::Status Finish() {
-    grpc::Status status;
-    call_->Finish(&status, nullptr);
-    Next();
-    finished_ = true;
-    return FromGrpc(status);
-  }
-
- private:
-  bool Next() {
-    void* tag = nullptr;
-    bool ok = false;
-    return queue_.Next(&tag, &ok) && ok;
-  }
-
-  grpc::GenericStub stub_;
-  grpc::ClientContext context_;
-  grpc::CompletionQueue queue_;
-  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
-  bool finished_ = false;
 };
 
 class QueryStreamTest : public testing::Test {
@@ -379,7 +330,7 @@ TEST_F(QueryStreamTest, ADeadlineEndsTheStreamOfItsClient) {
 TEST_F(QueryStreamTest, AThousandClientsThatVanishLeaveNothing) {
   const auto vanish = [this](int count) {
     for (int i = 0; i < count; ++i) {
-      RawStream stream(address_, i % 2 == 0 ? "StreamActions" : "ComputeActions");
+      RawStream stream(address_, i % 2 == 0 ? kMethod : "/troupe.v1.Query/ComputeActions");
       ASSERT_TRUE(stream.Write(query_));
       stream.Cancel();  // maybe before the answer, maybe after
     }

@@ -6,6 +6,7 @@
 
 #include "lib/learner/progress.h"
 #include "lib/policy/ids.h"
+#include "lib/rpc/door/door_counts.h"
 
 namespace troupe::rpc {
 
@@ -39,6 +40,7 @@ struct RunStatus {
   std::vector<ConnectedWorker> workers;
   std::vector<std::string> degraded;   ///< what does not work at the moment, in words without paths
   std::vector<PolicyStatus> policies;  ///< by policy slot; those that are there
+  std::vector<DoorCount> door;         ///< connections over TCP that were closed, and calls that were refused
 };
 
 }  // namespace troupe::rpc

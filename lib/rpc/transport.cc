@@ -35,8 +35,6 @@ void SetUpLibraries() {
 
 // Frames as large as HTTP/2 allows: a fragment then is one frame and its 9-byte header, not 256 of them.
 constexpr int kFrameBytes = 16777215;
-// A receiver grants so much per stream before it was read: two full messages keep the sender busy while one is decoded.
-constexpr int kLookaheadBytes = static_cast<int>(2 * kMaxMessageBytes);
 // One read takes what the socket has, up to so much, into one slice.
 constexpr int kReadChunkBytes = 1 << 20;
 
@@ -47,9 +45,8 @@ template <typename SetInt>
 void SharedArguments(SetInt set) {
   set(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE);
   set(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrameBytes);
-  set(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
-  // The window above is what there is to know; probing costs pings and moves windows.
-  set(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  // Windows grow to what is under way in a round trip, a connection's among them, which has no setting.
+  set(GRPC_ARG_HTTP2_BDP_PROBE, 1);
   set(GRPC_ARG_TCP_READ_CHUNK_SIZE, kReadChunkBytes);
   set(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kReadChunkBytes);
   set(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(kKeepaliveInterval));

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "lib/base/log.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
@@ -108,14 +109,12 @@ absl::Status CheckFit(const config::ResolvedRun& run, const std::string& place) 
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<RunPolicies> LoadChangedRun(const std::string& folder, const std::string& which,
-                                           const RunChanges& changes, const env::EnvRegistry& registry) {
+absl::StatusOr<RunPolicies> Load(const std::string& folder, const std::string& checkpoint, const RunChanges& changes,
+                                 const env::EnvRegistry& registry) {
   const Overrides overrides = Sort(changes.overrides);
   RunPolicies loaded;
   TROUPE_ASSIGN_OR_RETURN(static_cast<RunCheckpoint&>(loaded),
-                          FindRunCheckpoint(folder, which, registry, overrides.config));
+                          ReadRunCheckpoint(folder, checkpoint, registry, overrides.config));
   config::ResolvedRun& run = loaded.run;
   const std::string mapping_place = absl::StrCat("--set ", kMapping);
   if (overrides.mapping.has_value()) {
@@ -152,6 +151,37 @@ absl::StatusOr<RunPolicies> LoadChangedRun(const std::string& folder, const std:
     TROUPE_ASSIGN_OR_RETURN(loaded.weights[slot], policy::SnapshotOf(*state, spec));
   }
   return loaded;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<config::ResolvedRun>> ResolveEvaluation(const config::ResolvedRun& run,
+                                                                     const env::EnvRegistry& registry) {
+  constexpr char kKey[] = "evaluation.env";
+  const std::vector<std::string> overrides = run.config.EvaluationOverrides();
+  if (overrides.empty()) return std::nullopt;
+  const std::string place = absl::StrCat(run.config.Where(kKey), ": ", kKey);
+  const absl::StatusOr<config::RunConfig> config =
+      config::RunConfig::FromYaml(run.config.ToYaml(), "the run's configuration", overrides);
+  if (!config.ok()) return At(place, config.status());
+  absl::StatusOr<config::ResolvedRun> resolved = config::ResolveRun(*config, registry);
+  if (!resolved.ok()) return At(place, resolved.status());
+  if (resolved->agent_ids() != run.agent_ids()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(place, ": got an environment with the agents ", absl::StrJoin(resolved->agent_ids(), ", "),
+                     ", expected those that train: ", absl::StrJoin(run.agent_ids(), ", ")));
+  }
+  resolved->policies = run.policies;
+  resolved->mapping_rules = run.mapping_rules;
+  resolved->schema.policies = policy::BySlot<policy::PolicySpec>(run.policies);
+  TROUPE_RETURN_IF_ERROR(CheckFit(*resolved, place));
+  return *std::move(resolved);
+}
+
+absl::StatusOr<RunPolicies> LoadChangedRun(const std::string& folder, const std::string& which,
+                                           const RunChanges& changes, const env::EnvRegistry& registry) {
+  const auto load = [&](const std::string& checkpoint) { return Load(folder, checkpoint, changes, registry); };
+  return storage::ReadNamedCheckpoint(storage::FileSystem::Posix(), folder, which, load);
 }
 
 }  // namespace troupe::run

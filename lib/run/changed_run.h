@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,16 +18,22 @@ struct RunChanges {
   std::vector<std::string> classes;
 };
 
+/// `run` as evaluations play it, with the environment that `evaluation.env` asks for, which is made for that; nullopt:
+/// it asks for none. Errors begin with the key: those of the environment, and FAILED_PRECONDITION where a policy does
+/// not fit.
+absl::StatusOr<std::optional<config::ResolvedRun>> ResolveEvaluation(const config::ResolvedRun& run,
+                                                                     const env::EnvRegistry& registry);
+
 /// A run as its folder tells it, with the weights of one checkpoint: what plays its policies.
 struct RunPolicies : RunCheckpoint {
   std::vector<policy::WeightSnapshotPtr> weights;  ///< by policy slot, verified; nullptr for a class without
 };
 
-/// The run in `folder` and its checkpoint `which` (FindRunCheckpoint) with `changes`; writes nothing. The policies and,
-/// unless it is changed, the mapping are those of the checkpoint. Errors as FindRunCheckpoint, and INVALID_ARGUMENT,
-/// NOT_FOUND or FAILED_PRECONDITION with the place of a change that cannot be: a key that is not to be changed, no such
-/// policy, a class that does not fit, an agent whose policy has other spaces or was trained among another number of
-/// agents.
+/// The run in `folder` and its checkpoint `which` (storage::ReadNamedCheckpoint) with `changes`; writes nothing. The
+/// policies and, unless it is changed, the mapping are those of the checkpoint. Errors as ReadRunCheckpoint, and
+/// INVALID_ARGUMENT, NOT_FOUND or FAILED_PRECONDITION with the place of a change that cannot be: a key that is not to
+/// be changed, no such policy, a class that does not fit, an agent whose policy has other spaces or was trained among
+/// another number of agents.
 absl::StatusOr<RunPolicies> LoadChangedRun(const std::string& folder, const std::string& which,
                                            const RunChanges& changes, const env::EnvRegistry& registry);
 

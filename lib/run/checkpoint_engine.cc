@@ -127,15 +127,22 @@ absl::Status CheckpointEngine::Take(const Opened& opened) {
 }
 
 absl::StatusOr<bool> CheckpointEngine::RefreshLabel(const std::string& label, const std::string& which) {
-  absl::StatusOr<std::string> folder = storage::FindCheckpoint(storage::FileSystem::Posix(), asked_.run_folder, which);
-  // A run need not have a best one, and may lose it.
-  if (absl::IsNotFound(folder.status()) && which == kBest) folder = "";
-  if (!folder.ok()) return folder.status();
+  storage::FileSystem& fs = storage::FileSystem::Posix();
+  const auto find = [&]() -> absl::StatusOr<std::string> {
+    absl::StatusOr<std::string> folder = storage::FindCheckpoint(fs, asked_.run_folder, which);
+    // A run need not have a best one, and may lose it.
+    if (absl::IsNotFound(folder.status()) && which == kBest) return "";
+    return folder;
+  };
+  return storage::ReadFoundCheckpoint(fs, find, [&](const std::string& folder) { return Offer(label, folder); });
+}
+
+absl::StatusOr<bool> CheckpointEngine::Offer(const std::string& label, const std::string& folder) {
   std::string& known = label_folders_[label];
-  if (known == *folder) return false;
+  if (known == folder) return false;
   std::map<std::string, serving::OfferedWeights> weights;
-  if (!folder->empty()) {
-    TROUPE_ASSIGN_OR_RETURN(const Opened opened, OpenFolder(*folder));
+  if (!folder.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(const Opened opened, OpenFolder(folder));
     const std::vector<policy::PolicySpec> there = ActiveSpecs(*opened.table);
     for (const policy::PolicySpec& spec : ActiveSpecs(*table_)) {
       // A policy of today that was another one then has no weights there.
@@ -147,7 +154,7 @@ absl::StatusOr<bool> CheckpointEngine::RefreshLabel(const std::string& label, co
     }
   }
   TROUPE_RETURN_IF_ERROR(engine_->SetLabel(label, weights));
-  known = *std::move(folder);
+  known = folder;
   return true;
 }
 
@@ -168,10 +175,12 @@ absl::StatusOr<std::unique_ptr<CheckpointEngine>> CheckpointEngine::Open(const A
 }
 
 absl::StatusOr<bool> CheckpointEngine::RefreshNewest() {
-  TROUPE_ASSIGN_OR_RETURN(const std::string folder,
-                          storage::FindCheckpoint(storage::FileSystem::Posix(), asked_.run_folder, asked_.checkpoint));
+  const auto take = [this](const std::string& folder) { return TakeNewer(folder); };
+  return storage::ReadNamedCheckpoint(storage::FileSystem::Posix(), asked_.run_folder, asked_.checkpoint, take);
+}
+
+absl::StatusOr<bool> CheckpointEngine::TakeNewer(const std::string& folder) {
   if (folder == checkpoint_) return false;
-  // One that is removed meanwhile is looked for again at the next Refresh.
   TROUPE_ASSIGN_OR_RETURN(const Opened opened, OpenFolder(folder));
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<inference::ActorHost> actor_host,
                           MakeActorHost(*opened.table, asked_.permits));

@@ -64,7 +64,10 @@ class CheckpointEngine {
   /// From now on queries are answered with its weights, where they are newer.
   absl::Status Take(const Opened& opened);
   absl::StatusOr<bool> RefreshNewest();
+  absl::StatusOr<bool> TakeNewer(const std::string& folder);
   absl::StatusOr<bool> RefreshLabel(const std::string& label, const std::string& which);
+  /// From now on `label` stands for the checkpoint in `folder`; empty: for none.
+  absl::StatusOr<bool> Offer(const std::string& label, const std::string& folder);
 
   const AskedCheckpoint asked_;
   std::string checkpoint_;

@@ -19,20 +19,28 @@ Json MeanStd(const rollout::MeanStd& value) { return Json{{"mean", Number(value.
 Json ToJson(const rollout::EvaluationResult& result) {
   Json agents = Json::object();
   for (const rollout::EvaluatedAgent& agent : result.agents) agents[agent.id] = MeanStd(agent.episode_return);
+  Json infos = Json::object();
+  for (const rollout::EvaluatedInfo& info : result.infos) infos[info.column] = MeanStd(info.value);
   return {{"episodes", result.episodes},
           {"episodes_cut", result.cut},
           {"return_sum", MeanStd(result.return_sum)},
           {"return_mean", MeanStd(result.return_mean)},
           {"agents", agents},
+          {"infos", infos},
           {"episode_length", Json{{"mean", Number(result.episode_length_mean)}}}};
 }
 
-Json EpisodeJson(const rollout::EvaluatedEpisode& episode, size_t number, const EpisodeNames& names) {
+Json EpisodeJson(const rollout::EvaluatedEpisode& episode, size_t number, const EpisodeNames& names,
+                 const std::vector<std::string>& info_columns) {
   Json agents = Json::object();
   for (size_t slot = 0; slot < episode.returns.size(); ++slot) {
     if (episode.policies[slot] == policy::kNoPolicy) continue;
     agents[names.agents[slot]] = {{"return", Number(episode.returns[slot])},
                                   {"policy", names.policies[episode.policies[slot]]}};
+  }
+  Json infos = Json::object();
+  for (size_t column = 0; column < episode.infos.size(); ++column) {
+    if (!std::isnan(episode.infos[column])) infos[info_columns[column]] = Number(episode.infos[column]);
   }
   return {{"episode", number},
           {"seed", episode.seed},
@@ -40,7 +48,8 @@ Json EpisodeJson(const rollout::EvaluatedEpisode& episode, size_t number, const 
           {"cut", episode.cut},
           {"return_sum", Number(episode.return_sum())},
           {"return_mean", Number(episode.return_mean())},
-          {"agents", agents}};
+          {"agents", agents},
+          {"infos", infos}};
 }
 
 std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
@@ -55,7 +64,7 @@ std::string EvaluationWithEpisodesJson(const rollout::EvaluationResult& result, 
   json["seed"] = seed;
   Json episodes = Json::array();
   for (size_t i = 0; i < std::min(result.each.size(), kMostEpisodesTold); ++i) {
-    episodes.push_back(EpisodeJson(result.each[i], i, names));
+    episodes.push_back(EpisodeJson(result.each[i], i, names, result.info_columns));
   }
   json["per_episode"] = std::move(episodes);
   return Dump(json);
@@ -76,6 +85,7 @@ learner::EpisodeStats StatsOf(const rollout::EvaluationResult& result, size_t nu
   for (const rollout::EvaluatedEpisode& episode : result.each) {
     stats.Add(static_cast<double>(episode.length), episode.returns, episode.policies);
   }
+  for (const rollout::EvaluatedInfo& info : result.infos) stats.infos.emplace_back(info.column, info.value.mean);
   return stats;
 }
 

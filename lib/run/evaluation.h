@@ -20,13 +20,14 @@ struct EpisodeNames {
 
 /// `result` as EvaluationJson has it, with "seed" (of the evaluation) and "per_episode", a list of kMostEpisodesTold at
 /// most: {"episode", "seed" (what reset got), "length", "cut", "return_sum", "return_mean", "agents": {ID: {"return",
-/// "policy"}}}, with those agents that appeared.
+/// "policy"}}, "infos": {COLUMN: mean over agents and steps}}, with those agents that appeared and columns that were
+/// set.
 std::string EvaluationWithEpisodesJson(const rollout::EvaluationResult& result, uint64_t seed,
                                        const EpisodeNames& names);
 
 /// The JSON of an evaluation in summary.json: {"episodes", "episodes_cut", "return_sum": {"mean", "std"},
-/// "return_mean": {...}, "agents": {ID: {"mean", "std"}}, "episode_length": {"mean"}} on one line; a value that does
-/// not exist is null.
+/// "return_mean": {...}, "agents": {ID: {"mean", "std"}}, "infos": {COLUMN: {"mean", "std"}}, "episode_length":
+/// {"mean"}} on one line; a value that does not exist is null.
 std::string EvaluationJson(const rollout::EvaluationResult& result);
 
 /// What people should know of episodes that were cut, one line; empty: none was. `max_episode_steps`: after so many.

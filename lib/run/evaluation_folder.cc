@@ -1,6 +1,7 @@
 #include "lib/run/evaluation_folder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -21,8 +22,10 @@ std::string PolicyOf(const rollout::EvaluatedEpisode& episode, size_t slot, cons
   return names.policies[episode.policies[slot]];
 }
 
-void WriteEpisode(const rollout::EvaluatedEpisode& episode, int64_t number, int64_t env_steps,
-                  const EpisodeNames& names, telemetry::JsonLinesWriter* lines, telemetry::TensorBoardWriter* events) {
+void WriteEpisode(const rollout::EvaluationResult& result, size_t place, int64_t env_steps, const EpisodeNames& names,
+                  telemetry::JsonLinesWriter* lines, telemetry::TensorBoardWriter* events) {
+  const rollout::EvaluatedEpisode& episode = result.each[place];
+  const auto number = static_cast<int64_t>(place);
   std::vector<telemetry::JsonField> fields = {{"env_steps", env_steps},
                                               {"episode", number},
                                               {"seed", static_cast<int64_t>(episode.seed)},
@@ -37,6 +40,12 @@ void WriteEpisode(const rollout::EvaluatedEpisode& episode, int64_t number, int6
     fields.push_back({absl::StrCat("agent/", agent, "/return"), episode.returns[slot]});
     fields.push_back({absl::StrCat("agent/", agent, "/policy"), PolicyOf(episode, slot, names)});
     events->Scalar(absl::StrCat(kResults, agent, "/Episode-Rewards"), episode.returns[slot], number);
+  }
+  for (size_t column = 0; column < episode.infos.size(); ++column) {
+    if (std::isnan(episode.infos[column])) continue;
+    const std::string name = absl::StrCat("env/", result.info_columns[column]);
+    fields.push_back({name, episode.infos[column]});
+    events->Scalar(absl::StrCat(kResults, name), episode.infos[column], number);
   }
   lines->Write(fields);
 }
@@ -58,7 +67,7 @@ absl::Status WriteEvaluation(const EvaluationFolder& folder, const rollout::Eval
   int64_t env_steps = 0;
   for (size_t i = 0; i < std::min(result.each.size(), kMostEpisodesTold); ++i) {
     env_steps += result.each[i].length;
-    WriteEpisode(result.each[i], static_cast<int64_t>(i), env_steps, names, lines.get(), events.get());
+    WriteEpisode(result, i, env_steps, names, lines.get(), events.get());
   }
   const std::string score = absl::StrCat(kResults, "Episode-Rewards/");
   events->Scalar(score + "Mean-Score", result.return_sum.mean, folder.trained_env_steps);

@@ -10,7 +10,6 @@
 #include "lib/config/run_config.h"
 #include "lib/run/run_modules.h"
 #include "lib/storage/checkpoint_format.h"
-#include "lib/storage/run_folder.h"
 
 namespace troupe::run {
 
@@ -33,18 +32,21 @@ void SayForeignCode(const std::vector<config::ForeignCode>& code) {
   }
 }
 
-absl::StatusOr<RunCheckpoint> FindRunCheckpoint(const std::string& folder, const std::string& which,
+absl::StatusOr<RunCheckpoint> ReadRunCheckpoint(const std::string& folder, const std::string& checkpoint,
                                                 const env::EnvRegistry& registry,
                                                 const std::vector<std::string>& overrides) {
   RunCheckpoint found;
+  found.checkpoint = checkpoint;
   TROUPE_ASSIGN_OR_RETURN(const config::RunConfig trained, config::RunConfig::FromRun(folder + "/config.yaml"));
-  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config,
+  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig asked,
                           config::RunConfig::FromRun(folder + "/config.yaml", overrides));
+  std::vector<std::string> changes = asked.EvaluationOverrides();
+  changes.insert(changes.end(), overrides.begin(), overrides.end());
+  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, config::RunConfig::FromRun(folder + "/config.yaml", changes));
   TROUPE_RETURN_IF_ERROR(config::CheckEvaluationConfig(trained, config));
-  storage::FileSystem& fs = storage::FileSystem::Posix();
-  TROUPE_ASSIGN_OR_RETURN(found.checkpoint, storage::FindCheckpoint(fs, folder, which));
-  TROUPE_ASSIGN_OR_RETURN(const storage::CheckpointManifest manifest,
-                          storage::ReadManifest(fs, found.checkpoint, storage::ManifestPart::kPolicies));
+  TROUPE_ASSIGN_OR_RETURN(
+      const storage::CheckpointManifest manifest,
+      storage::ReadManifest(storage::FileSystem::Posix(), checkpoint, storage::ManifestPart::kPolicies));
   found.env_steps = manifest.state.env_steps;
   std::vector<config::ForeignCode> code = config::ForeignCodeOf(config);
   if (manifest.state.table != nullptr) config::AddForeignCode(config::ForeignCodeOf(*manifest.state.table), &code);

@@ -26,12 +26,12 @@ void UsePolicies(const policy::PolicyTable& table, config::ResolvedRun* run);
 /// called before the run is resolved, for its folder is a program to whoever plays it.
 void SayForeignCode(const std::vector<config::ForeignCode>& code);
 
-/// Finds the run in `folder` and its checkpoint `which` ("latest", "best" or env steps). The run's policies are those
-/// of the checkpoint, of which no weights are read. Makes the run's environment, after SayForeignCode. NOT_FOUND: no
-/// such checkpoint; DATA_LOSS: it is damaged; INVALID_ARGUMENT: this build does not understand the run. `overrides`
-/// ("KEY=VALUE") change what CheckEvaluationConfig allows.
-absl::StatusOr<RunCheckpoint> FindRunCheckpoint(const std::string& folder, const std::string& which,
+/// The run in `folder` at its checkpoint in the directory `checkpoint`. The run's policies are those of the checkpoint,
+/// of which no weights are read. Makes the run's environment, after SayForeignCode. DATA_LOSS: it is damaged;
+/// INVALID_ARGUMENT: this build does not understand the run. `overrides` ("KEY=VALUE") change what
+/// CheckEvaluationConfig allows, beyond what the run's evaluation.env does.
+absl::StatusOr<RunCheckpoint> ReadRunCheckpoint(const std::string& folder, const std::string& checkpoint,
                                                 const env::EnvRegistry& registry,
-                                                const std::vector<std::string>& overrides = {});
+                                                const std::vector<std::string>& overrides);
 
 }  // namespace troupe::run

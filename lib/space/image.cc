@@ -1,6 +1,7 @@
 #include "lib/space/image.h"
 
 #include "absl/types/span.h"
+#include "lib/space/row_scaling.h"
 
 namespace troupe::space {
 
@@ -20,5 +21,7 @@ bool IsByteImage(const Space& space) {
   const ImageExtent image = ImageOf(space);
   return IsImageOfBytes(space) && image.height >= kMinImageExtent && image.width >= kMinImageExtent;
 }
+
+bool IsImage(const Space& space) { return IsByteImage(space) && ScalingByBounds(space) == ScalingBy255(space); }
 
 }  // namespace troupe::space

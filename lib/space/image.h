@@ -23,7 +23,9 @@ ImageExtent ImageOf(const Space& space);
 
 /// Whether observations are images of bytes, of any size.
 bool IsImageOfBytes(const Space& space);
-/// Whether observations are taken for images without being asked: uint8, and at least kMinImageExtent high and wide.
+/// True for observations that lie as images do: uint8, and at least kMinImageExtent high and wide.
 bool IsByteImage(const Space& space);
+/// True for observations that are taken for images without being asked: an IsByteImage of 0 to 255.
+bool IsImage(const Space& space);
 
 }  // namespace troupe::space

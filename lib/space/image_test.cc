@@ -1,5 +1,6 @@
 #include "lib/space/image.h"
 
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -29,6 +30,16 @@ TEST(ImageTest, AnImageIsOfBytesAndTenPixelsHighAndWide) {
   EXPECT_FALSE(IsByteImage(Bytes({84, 9})));
   EXPECT_FALSE(IsByteImage(Bytes({3, 84, 84}))) << "channels come last";
   EXPECT_FALSE(IsByteImage(*Space::Box(0, 1, {84, 84, 4})));
+}
+
+TEST(ImageTest, OnlyBytesOf0To255AreTakenForAnImage) {
+  EXPECT_TRUE(IsImage(Bytes({10, 10})));
+  EXPECT_FALSE(IsImage(Bytes({9, 10}))) << "too small";
+  for (const auto& [low, high] : std::vector<std::pair<double, double>>{{0, 1}, {0, 254}, {1, 255}}) {
+    const Space grid = *Space::Box(low, high, {12, 12, 2}, tensor::DType::kUint8);
+    EXPECT_TRUE(IsByteImage(grid));
+    EXPECT_FALSE(IsImage(grid)) << grid.ToString();
+  }
 }
 
 }  // namespace

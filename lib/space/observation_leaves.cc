@@ -1,5 +1,7 @@
 #include "lib/space/observation_leaves.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace troupe::space {
@@ -34,6 +36,11 @@ std::vector<ObservationLeaf> ObservationLeaves(const Space& space) {
   int64_t first = 0;
   AppendLeaves(space, &first, &leaves);
   return leaves;
+}
+
+bool HasUnboundedNumbers(const Space& space) {
+  if (space.kind() == SpaceKind::kBox) return !space.bounded();
+  return !IsLeaf(space) && std::any_of(space.children().begin(), space.children().end(), HasUnboundedNumbers);
 }
 
 std::vector<std::string> ObservationLeafNames(const Space& space) {

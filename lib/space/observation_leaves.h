@@ -16,6 +16,8 @@ struct ObservationLeaf {
 
 /// The leaves of an observation space in the order of its rows; at most kMaxParts.
 std::vector<ObservationLeaf> ObservationLeaves(const Space& space);
+/// True if a bound of one of its Boxes is infinite.
+bool HasUnboundedNumbers(const Space& space);
 
 /// Of each of them the keys of Dicts and places in Tuples that lead to it, joined by "/": "camera", "arm/0". Two may
 /// have one name where a key holds a "/"; that of an observation that is a leaf itself is empty. For spaces of one's

@@ -40,5 +40,16 @@ TEST(ObservationLeavesTest, AnEmptyKeyIsLeftOutOfNames) {
   EXPECT_EQ(NamesAndPlaces("Dict{\"\": Dict{a: Discrete(2)}}"), (Leaves{{"a", 0}}));
 }
 
+TEST(ObservationLeavesTest, OneInfiniteBoundIsEnoughToBeUnbounded) {
+  for (const char* const bounded : {"Box(-1, 1, [3])", "Discrete(3)", "MultiBinary(2)", "Box(0, 255, [2], uint8)",
+                                    "Dict{a: Box(-1, 1, [3]), b: Discrete(2)}"}) {
+    EXPECT_FALSE(HasUnboundedNumbers(*ParseSpace(bounded))) << bounded;
+  }
+  for (const char* const unbounded : {"Box(-inf, inf, [3])", "Box(0, inf, [3])",
+                                      "Dict{a: Box(-1, 1, [3]), b: Tuple(Discrete(2), Box(-inf, 0, [1]))}"}) {
+    EXPECT_TRUE(HasUnboundedNumbers(*ParseSpace(unbounded))) << unbounded;
+  }
+}
+
 }  // namespace
 }  // namespace troupe::space

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -33,17 +34,23 @@ absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(FileSystem& fs, con
 /// The directory of a checkpoint by name: "latest", "best" or a number of env steps. NOT_FOUND says what there is.
 absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& run, const std::string& which);
 
-/// What `read` makes of the checkpoint that `which` names (FindCheckpoint, whose errors it has, too). A learner may
-/// remove the checkpoint while it is read: what the name stands for by then is read instead, kMostLooks times in all.
+/// What `read` makes of the checkpoint directory that `find` returns, whose errors it has, too. A learner may remove
+/// the checkpoint while it is read: what is found by then is read instead, kMostLooks times in all.
 inline constexpr int kMostLooks = 10;
-template <typename Read>
-auto ReadNamedCheckpoint(FileSystem& fs, const std::string& run, const std::string& which, Read read)
-    -> decltype(read(std::string())) {
+template <typename Find, typename Read>
+auto ReadFoundCheckpoint(FileSystem& fs, Find find, Read read) -> decltype(read(std::string())) {
   for (int look = 1;; ++look) {
-    TROUPE_ASSIGN_OR_RETURN(const std::string path, FindCheckpoint(fs, run, which));
+    TROUPE_ASSIGN_OR_RETURN(const std::string path, find());
     auto result = read(path);
     if (result.ok() || look == kMostLooks || fs.Exists(path)) return result;
   }
+}
+/// The same of the checkpoint that `which` names (FindCheckpoint).
+template <typename Read>
+auto ReadNamedCheckpoint(FileSystem& fs, const std::string& run, const std::string& which, Read read)
+    -> decltype(read(std::string())) {
+  return ReadFoundCheckpoint(
+      fs, [&] { return FindCheckpoint(fs, run, which); }, std::move(read));
 }
 
 /// Removes all checkpoints of `run` but the newest `keep` (at least 1), the newest and the best; how many it has

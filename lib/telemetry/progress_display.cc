@@ -154,9 +154,12 @@ std::string ProgressDisplay::Render(const ProgressView& view, bool last) {
     drawn_ = last ? std::vector<std::string>() : lines;
     resized_ = false;
   } else {
-    out = absl::StrCat(notes, Line(view));
+    const std::string line = Line(view);
+    out = last && line == again_ ? notes : absl::StrCat(notes, line);
   }
+  if (!view.evaluating.empty()) return out;  // the same update
   Remember(view);
+  again_ = Line(view);
   return out;
 }
 

@@ -78,7 +78,8 @@ class ProgressDisplay {
   void Resize(int columns, int rows);
   /// Whether Render will write something at `elapsed`.
   bool IsDue(absl::Duration elapsed, bool last) const;
-  /// What to write for `view`; empty when it is not time yet. `last` always writes, and ends the block.
+  /// Text to write for `view`; empty when it is not time yet. `last` always writes, and ends the block; a line that it
+  /// would only repeat is left out.
   std::string Render(const ProgressView& view, bool last);
   /// The lines of the block that stands once this is written: for base::TerminalBlock.
   const std::vector<std::string>& standing() const { return drawn_; }
@@ -100,6 +101,7 @@ class ProgressDisplay {
   std::vector<std::string> drawn_;  ///< the block that stands
   bool resized_ = false;            ///< since it was drawn
   bool interrupted_ = false;
+  std::string again_;  ///< the last view's line if it were written once more, whose trend is another
   /// Of the last renderings, oldest first, and of the whole run: every `stride`-th rendering.
   struct History {
     std::vector<double> last;

@@ -56,6 +56,43 @@ TEST(ProgressDisplayTest, AnEvaluationIsShownWhileItPlays) {
   EXPECT_NE(block.Render(view, false).find("evaluating, 3 of 100 episodes"), std::string::npos);
 }
 
+// A short run has one update, whose line was written before the end.
+TEST(ProgressDisplayTest, TheLastLineIsWrittenOnce) {
+  ProgressDisplay lines({});
+  ASSERT_NE(lines.Render(View(500'000, absl::Seconds(25)), false), "");
+  ASSERT_NE(lines.Render(View(600'000, absl::Seconds(31)), false), "");
+  EXPECT_EQ(lines.Render(View(600'000, absl::Seconds(31)), true), "");
+  ProgressView news = View(600'000, absl::Seconds(31));
+  news.degraded = {"callbacks failed"};
+  EXPECT_NE(lines.Render(news, true), "");
+
+  ProgressDisplay evaluated({});
+  ASSERT_NE(evaluated.Render(View(500'000, absl::Seconds(25)), false), "");
+  ProgressView evaluating = View(500'000, absl::Seconds(30));
+  evaluating.evaluating = "evaluating, 3 of 100 episodes";
+  ASSERT_NE(evaluated.Render(evaluating, false), "");
+  EXPECT_EQ(evaluated.Render(View(500'000, absl::Seconds(25)), true), "");
+
+  ProgressDisplay block({.is_terminal = true, .columns = 90});
+  ASSERT_NE(block.Render(View(500'000, absl::Seconds(25)), false), "");
+  EXPECT_NE(block.Render(View(500'000, absl::Seconds(25)), true), "") << "it is drawn over itself";
+}
+
+// Or the trend would be that of the waiting.
+TEST(ProgressDisplayTest, AnEvaluationLeavesTheTrendAsItIs) {
+  ProgressDisplay display({.is_terminal = true, .columns = 90});
+  display.Render(View(400'000, absl::Seconds(20)), false);
+  display.Render(View(500'000, absl::Seconds(25)), false);
+  ProgressView evaluating = View(500'000, absl::Seconds(25));
+  evaluating.evaluating = "evaluating, 3 of 100 episodes";
+  std::string block;
+  for (int i = 0; i < 20; ++i) {
+    evaluating.elapsed += absl::Seconds(1);
+    block = display.Render(evaluating, false);
+  }
+  EXPECT_NE(block.find("return -29.50 (+0.10)"), std::string::npos) << block;
+}
+
 TEST(ProgressDisplayTest, ATerminalGetsOneBlockDrawnOverItself) {
   ProgressDisplay display({.is_terminal = true, .columns = 90});
   const std::string first = display.Render(View(250'000, absl::Seconds(1)), false);

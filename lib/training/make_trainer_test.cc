@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/testing/processor.h"
 #include "lib/policy/testing.h"
+#include "lib/training/core/cuda_driver.h"
 #include "lib/training/core/state_blocks.h"
 #include "lib/training/testing/ppo_host.h"
 #include "lib/training/testing/random_batch.h"
@@ -157,6 +158,13 @@ TEST(DeviceTest, AutoTrainsWithWhatThereIs) {
   ASSERT_TRUE(trainer.ok()) << trainer.status();
   RandomBatch batch(policy::SmallSpecForTesting(), kSmallUpdateSegments, 1);
   EXPECT_TRUE((*trainer)->Update(batch.batch, SmallUpdateContext(0)).ok());
+}
+
+TEST(DeviceTest, AMachineWithoutADriverIsNothingToSay) {
+  if (!absl::IsNotFound(AskCudaDriver(0).status())) GTEST_SKIP() << "a CUDA device's driver is there";
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(ResolveDevice("auto")->ToString(), "cpu");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
 TEST(DeviceTest, AllocatorsGiveAlignedMemory) {

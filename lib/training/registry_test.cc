@@ -109,7 +109,7 @@ TEST(PpoOptionsTest, AreReadByTheirKeys) {
   PpoOptions options;
   options.critic_learning_rate = {1e-3, 1e-4, 10};
   options.clip_param = 0.3;
-  options.use_value_clip = false;
+  options.use_value_clip = true;
   options.target_kl = 0.5;
   options.num_epochs = 4;
   options.minibatch_size = 12;

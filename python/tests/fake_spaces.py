@@ -1,5 +1,7 @@
 """Spaces with the attributes of Gymnasium's, for tests that need NumPy alone."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 
@@ -28,9 +30,20 @@ class MultiBinary:
         self.n = n
 
 
-class Dict:
+class Dict(Mapping):
+    """A mapping, as Gymnasium's."""
+
     def __init__(self, spaces):
         self.spaces = dict(spaces)
+
+    def __getitem__(self, key):
+        return self.spaces[key]
+
+    def __iter__(self):
+        return iter(self.spaces)
+
+    def __len__(self):
+        return len(self.spaces)
 
 
 class Tuple:

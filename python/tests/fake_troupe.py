@@ -85,7 +85,7 @@ def main():
     elif arguments[0] == "evaluate":
         print("I it executes python:mine:Env", file=sys.stderr)
         value = {"mean": -2.5, "std": 0.5}
-        print(json.dumps({"episodes": 3, "return_sum": value, "return_mean": value, "agents": {"agent_0": value}, "episode_length": {"mean": 25},
+        print(json.dumps({"episodes": 3, "return_sum": value, "return_mean": value, "agents": {"agent_0": value}, "infos": {"won": value}, "episode_length": {"mean": 25},
                           "seed": 7, "per_episode": []}))
     elif arguments[:2] == ["checkpoint", "ls"]:
         print(json.dumps([{"env_steps": steps, "path": f"checkpoints/{steps}", "latest": steps == 300, "best": steps == 200} for steps in (100, 200, 300)]))

@@ -8,13 +8,13 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, ".."), HERE]
 
+import fake_spaces  # noqa: E402
 from troupe import Config, notebook  # noqa: E402
 from troupe.config_blocks import set_arguments  # noqa: E402
 from troupe.naming import python_name  # noqa: E402
-
-HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class ModuleEnv:
@@ -117,6 +117,27 @@ class ConfigTest(unittest.TestCase):
         for wrong in (lambda: set_arguments({"experiment.wandb_kwargs.key": "canary"}), Config("run.yaml").experiment(wandb_kwargs={}).set_arguments):
             with self.assertRaisesRegex(ValueError, "wandb_kwargs may hold secrets"):
                 wrong()
+
+    def test_policies_in_rllibs_forms_with_gymnasiums_spaces(self):
+        """Cars and a traffic light, as RLlib's documentation has them."""
+        car, light, act = fake_spaces.Box(-1, 1, (3,)), fake_spaces.Dict({"phase": fake_spaces.Discrete(4), "a-b": fake_spaces.MultiBinary(2)}), fake_spaces.Discrete(2)
+        spec = type("PolicySpec", (), {"policy_class": None, "observation_space": light, "action_space": act, "config": None})()
+        config = Config().multi_agent(policies={"car1": (None, car, act, {"gamma": 0.85}), "car2": (ModuleEnv, car, act, {"model": {"activation": "relu"}}),
+                                                "traffic_light": spec, "spare": {"observation_space": car}}, policy_mapping_fn=choose)
+        text = {"observation_space": "Box(-1, 1, [3])", "action_space": "Discrete(2)"}
+        self.assertEqual(given(config)[0]["multi_agent"], {
+            "policies": {"car1": {**text, "algorithm": {"gamma": 0.85}},
+                         "car2": {**text, "class": f"python:{__name__}:ModuleEnv", "model": {"activation": "relu"}},
+                         "traffic_light": {"observation_space": 'Dict{"a-b": MultiBinary(2), phase: Discrete(4)}', "action_space": "Discrete(2)"},
+                         "spare": {"observation_space": "Box(-1, 1, [3])"}},
+            "policy_mapping": {"function": f"python:{__name__}:choose"}})
+        for wrong, words in (((None, car), r"multi_agent.policies.p: got a tuple of 2, expected \(None, observation space"),
+                             ((None, car, act, 3), "multi_agent.policies.p: got a config of type int"),
+                             ((None, fake_spaces.Box(1, 0, (2,)), act, {}), "bounds that are NaN or cross")):
+            with self.assertRaisesRegex(ValueError, words):
+                Config().multi_agent(policies={"p": wrong})
+        with self.assertRaisesRegex(ValueError, "got policy_mapping and policy_mapping_fn"):
+            Config().multi_agent(policy_mapping={"*": "a"}, policy_mapping_fn=choose)
 
     def test_methods_of_rllib_are_errors_that_name_ours(self):
         for name, ours in (("rollouts", r"env_runners\("), ("framework", "LibTorch"), ("build_algo", r"train\(\) or start"), ("resources", "learner")):

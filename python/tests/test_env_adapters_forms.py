@@ -4,6 +4,7 @@ import importlib.util
 import os
 import sys
 import unittest
+import warnings
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), HERE]
@@ -392,6 +393,83 @@ class GymnasiumTest(unittest.TestCase):
         self.assertRaisesRegex(EnvAdapterError, words, adapter.step, [(1, 1)])
 
 
+class Battle:
+    """As StarCraft2Env of SMAC: no spaces, no seed for reset, (reward, terminated, info) of a step. `allowed` by step and agent."""
+
+    battles_won = 0
+
+    def __init__(self, allowed, ends=({},)):
+        self.allowed, self.ends, self.actions, self.at = allowed, ends, [], 0
+
+    def get_env_info(self):
+        return {"state_shape": 2, "obs_shape": 1, "n_actions": 3, "n_agents": 2, "episode_limit": 120}
+
+    def seed(self):
+        return 7
+
+    def get_obs(self):
+        return [obs(10 * self.at + i) for i in range(2)]
+
+    def get_state(self):
+        return np.array([self.at, 0.5])
+
+    def get_avail_actions(self):
+        return self.allowed[self.at]
+
+    def reset(self):
+        self.at = 0
+        return self.get_obs(), self.get_state()
+
+    def step(self, actions):
+        self.actions.append(actions)
+        self.at += 1
+        over = self.at == len(self.allowed) - 1
+        return 1.5, over, {"battle_won": False, "dead_allies": 0, **(self.ends[0] if over else {})}
+
+
+@unittest.skipUnless(HAVE_NUMPY, "numpy is not installed")
+class SmacTest(unittest.TestCase):
+    BOTH, DEAD = [0, 1, 1], [1, 0, 0]
+
+    def test_masks_state_and_who_is_dead(self):
+        env = Battle([[self.BOTH, self.BOTH], [[0, 1, 0], self.DEAD], [self.BOTH, self.DEAD]], [{"battle_won": True}])
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            adapter = adapt("x", env)
+        self.assertRegex(str(said[0].message), "takes no seed")
+        self.assertIs(adapter.env, env)
+        told = adapter.description
+        self.assertEqual((told.state_kind, told.state_space["shape"], told.has_agent_mask, told.max_episode_steps), ("per_env", [2], True, 120))
+        self.assertEqual(told.info_columns, ["battle_won", "dead_allies", "dead_enemies"])
+        first = adapter.reset(1)
+        self.assertEqual([mask.tolist() for mask in first.action_masks], [self.BOTH, self.BOTH])
+        self.assertEqual((first.agent_active, first.states[0].tolist(), first.observations[1].tolist()), ([True, True], [0, 0.5], [1]))
+        second = adapter.step([1, 2])
+        self.assertEqual([mask.tolist() for mask in second.action_masks], [[0, 1, 0], self.DEAD])
+        self.assertEqual((second.agent_active, second.states[0].tolist(), second.rewards), ([True, False], [1, 0.5], [1.5, 1.5]))
+        self.assertEqual(second.infos, [None, None], "of the episode: its last step says it")
+        last = adapter.step([1, 0])
+        self.assertEqual((last.all_terminated, last.all_truncated, last.infos[0]), (True, False, {"battle_won": 1.0, "dead_allies": 0.0}))
+        self.assertEqual(env.actions, [[1, 2], [1, 0]])
+
+    def test_own_columns_count_in_each_step(self):
+        class Own(Battle):
+            metadata = {"info_columns": ["kills"]}
+
+            @property
+            def battles_won(self):
+                raise AttributeError
+
+        self.assertEqual(adapt("x", Own([[self.BOTH] * 2] * 2)).description.info_columns, ["kills"])
+
+    def test_a_limit_truncates(self):
+        adapter = adapt("x", Battle([[self.BOTH] * 2] * 2, [{"episode_limit": True}]), global_state=False)
+        self.assertEqual(adapter.description.state_kind, "none")
+        adapter.reset(1)
+        result = adapter.step([1, 1])
+        self.assertEqual((result.all_terminated, result.all_truncated, result.truncated), (False, True, [True, True]))
+
+
 @unittest.skipUnless(HAVE_NUMPY, "numpy is not installed")
 class KindTest(unittest.TestCase):
     """What is said of the kind that an environment is taken for."""
@@ -409,6 +487,7 @@ class KindTest(unittest.TestCase):
             (tuples, "Gymnasium, 1 agent (its spaces are Tuples of 2: with an attribute n_agents it has 2 agents)"),
             (Lists([((obs(1), obs(2)), {})]), "Gymnasium with lists, 2 agents"),
             (Lists([((obs(1), obs(2)), {})], lists=True), "Gymnasium with lists, 2 agents"),
+            (Battle([[[1, 1, 1]] * 2]), "SMAC, 2 agents"),
         ):
             with self.subTest(words):
                 self.assertEqual(adapt("x", env).description.recognized_as, words)

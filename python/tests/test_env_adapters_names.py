@@ -20,7 +20,7 @@ if HAVE_NUMPY:
 
     from troupe.env_adapters import EnvAdapterError, make_adapter
     from troupe.env_adapters.recognize import adapt
-    from troupe.env_adapters.resolve import find_callable
+    from troupe.env_adapters.resolve import Place, find_callable, make_environment
 
 
 @unittest.skipUnless(HAVE_NUMPY, "numpy is not installed")
@@ -129,6 +129,27 @@ class NameTest(unittest.TestCase):
                 file.write(text)
         sys.path.insert(0, self.folder)
         self.addCleanup(sys.path.remove, self.folder)
+
+    def test_an_environment_may_ask_which_of_the_run_it_is(self):
+        module = types.ModuleType("troupe_test_places")
+        module.both = lambda *, worker_index, env_index, **more: types.SimpleNamespace(worker_index=worker_index, env_index=env_index, **more)
+        module.any_of_them = lambda **all: types.SimpleNamespace(**all)
+        sys.modules[module.__name__] = module
+        self.addCleanup(sys.modules.pop, module.__name__)
+
+        def made(attribute, args, place):
+            return vars(make_environment(f"{module.__name__}:{attribute}", args, place=place))
+        place = Place(2, 7)
+        self.assertEqual(made("both", {"size": 3}, place), {"worker_index": 2, "env_index": 7, "size": 3})
+        self.assertTrue(place.asked_for)
+        self.assertEqual(made("both", {"env_index": 1}, Place(2, 7)), {"worker_index": 2, "env_index": 1})
+        place = Place(2, 7)
+        self.assertEqual(made("any_of_them", {"size": 3}, place), {"size": 3}, "it names neither")
+        self.assertFalse(place.asked_for)
+        args = {"port": "${env_index}", "log": ["a-${worker_index}-${env_index}.txt"], "deep": {"n": "${env_index}"}}
+        self.assertEqual(made("any_of_them", args, place), {"port": 7, "log": ["a-2-7.txt"], "deep": {"n": 7}})
+        self.assertTrue(place.asked_for)
+        self.assertEqual(made("both", {}, None), {"worker_index": 0, "env_index": -1})
 
     def first(self, name, args):
         return float(make_adapter(name, args).reset(1).observations[0][0])

@@ -1,5 +1,6 @@
 """The Python half of lib/envhost without its C++ half: ring, rows and errors. The two together: lib/envhost/*_test.cc."""
 
+import inspect
 import os
 import random
 import sys
@@ -186,11 +187,11 @@ class MadeTest(unittest.TestCase):
         vars(description).update(described)
         return mock.Mock(description=description)
 
-    def host(self, made):
-        """A host whose environments are `made`: by the arguments that each gets."""
+    def host(self, made, with_place=False):
+        """A host whose environments are `made`: by the arguments that each gets, and which of the run it is."""
         host = env_host.EnvHost(None, make_page()[0])
         host._name, host._args = "x", {"sizes": [1, 2]}
-        patch = mock.patch.object(env_host, "make_adapter", lambda name, args, *_: made(args))
+        patch = mock.patch.object(env_host, "make_adapter", lambda name, args, *more: made(args, more[-1]) if with_place else made(args))
         patch.start()
         self.addCleanup(patch.stop)
         return host
@@ -206,6 +207,21 @@ class MadeTest(unittest.TestCase):
         for _ in range(2):
             host.make_adapter()
         self.assertEqual(seen, [[1, 2], [1, 2]])
+
+    def test_the_one_that_was_described_is_none_of_those_that_ask_which_they_are(self):
+        for asks in (False, True):
+            adapters = [self.make(), self.make()]
+            made, places = iter(adapters), []
+
+            def make(args, place):
+                places.append(place.wanted_by([inspect.Parameter("env_index", inspect.Parameter.KEYWORD_ONLY)], args) if asks else {})
+                return next(made)
+            host = self.host(make, with_place=True)
+            host._spare = host.make_adapter()
+            got = host.make_adapter(5)
+            self.assertEqual(places, [{"env_index": -1}, {"env_index": 5}] if asks else [{}])
+            self.assertIs(got, adapters[asks])
+            self.assertEqual(adapters[0].close.call_count, int(asks))
 
     def test_one_whose_spaces_changed_is_closed_and_refused(self):
         adapters = [self.make(), self.make(), self.make(max_episode_steps=7)]

@@ -93,6 +93,7 @@ class ParallelTest(unittest.TestCase):
     def test_an_episode_of_simple_spread(self):
         env = troupe.env("mpe/simple_spread", N=2, max_cycles=2, benchmark_data=True)
         observations, infos = env.reset(seed=3)
+        self.assertEqual(infos, {"agent_0": {}, "agent_1": {}}, "a reset gives none")
         self.assertEqual(env.agents, ["agent_0", "agent_1"])
         self.assertEqual(env.observation_space("agent_0"), gym_spaces.Box(-np.inf, np.inf, (12,), np.float32))
         self.assertEqual(env.action_space("agent_0"), gym_spaces.Discrete(5))

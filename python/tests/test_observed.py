@@ -31,6 +31,20 @@ if np is not None:
 
     with_fuel.observation_space = lambda agent, space: Box(-10, 10, (space.shape[0] + 1,))
 
+    def beside_each_other(observations, infos):
+        """Each agent's observation, and how many agents are observed."""
+        return {agent: np.append(observation, np.float32(len(observations) + infos[agent].get("fuel", 0))) for agent, observation in observations.items()}
+
+    beside_each_other.observation_space = lambda agent, space: Box(-10, 10, (space.shape[0] + 1,))
+
+    def for_one_alone(observations, infos):
+        """Forgets the others."""
+        return {"a": observations["a"]}
+
+    def no_dict(observations, infos):
+        """A list."""
+        return list(observations.values())
+
     def doubled(observation, agent, info):
         """In the same space."""
         return 2 * observation
@@ -50,6 +64,10 @@ if np is not None:
             self.calls += 1
             return np.array([self.calls], np.float32)
 
+    def of_each(observation, agent, info=None):
+        assert isinstance(agent, str)
+        return observation
+
     class NotCallable:
         """No function."""
 
@@ -65,7 +83,7 @@ class ObservedTest(unittest.TestCase):
 
     def setUp(self):
         module = types.ModuleType("functions_of_observed")
-        for function in (with_fuel, doubled, nothing, Counts, NotCallable, badly_declared):
+        for function in (with_fuel, of_each, beside_each_other, for_one_alone, no_dict, doubled, nothing, Counts, NotCallable, badly_declared):
             setattr(module, function.__name__, function)
         sys.modules[module.__name__] = module
 
@@ -82,6 +100,17 @@ class ObservedTest(unittest.TestCase):
         for call in (lambda: adapter.reset(0), lambda: adapter.step([0, 0]), lambda: adapter.step([0, 0])):
             seen.append([None if value is None else float(value[-1]) for value in call().observations])
         self.assertEqual(seen, [[5, -1], [-1, 7], [-1, None]])
+
+    def test_one_with_two_parameters_sees_all_agents_at_once(self):
+        adapter = self.adapter("beside_each_other")
+        seen = []
+        for call in (lambda: adapter.reset(0), lambda: adapter.step([0, 0]), lambda: adapter.step([0, 0])):
+            seen.append([None if value is None else float(value[-1]) for value in call().observations])
+        self.assertEqual(seen, [[7, 2], [2, 9], [1, None]])
+        self.assertEqual([value is None for value in self.adapter("of_each").reset(0).observations], [False, False], "an info may have a default")
+        for name, words in (("for_one_alone", "agent b.*answered None"), ("no_dict", "answered list, expected a dict of observations by agent")):
+            with self.assertRaisesRegex(EnvAdapterError, words):
+                self.adapter(name).reset(0)
 
     def test_without_a_space_of_its_own_the_environments_stays(self):
         plain = recognize.adapt("mine", Dicts(SCRIPT), False)

@@ -101,7 +101,9 @@ class Host:
         os.ftruncate(self.memory_fd, self.layout["block_bytes"])
         self.usual_step, self.adapter = module, adapter
 
-    def make_adapter(self):
+    first_env_index = 0
+
+    def make_adapter(self, env_index):
         """The one it was made with."""
         return self.adapter
 

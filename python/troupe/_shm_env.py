@@ -248,7 +248,7 @@ class Environment:
         try:
             if kind == shm.KIND_RESET:
                 if self._adapter is None:
-                    self._adapter = self._host.make_adapter()
+                    self._adapter = self._host.make_adapter(self._host.first_env_index + self.header[shm.BLOCK_ENV_INDEX])
                     self._short_way = self._make_short_way()
                 seed = self.header[shm.BLOCK_SEED]
                 self._host.seed_globals(seed)

@@ -118,11 +118,20 @@ class ConfigBlocks:
             section["args"] = args
         return self._merge({"env": section})
 
-    def multi_agent(self: _Self, **multi_agent_keys: "Unpack[keys.MultiAgentKeys]") -> _Self:
-        """The section `multi_agent`: `policies`, `policy_mapping`, `policies_to_train` and the others. A mapping may be a function of a module."""
+    def multi_agent(self: _Self, *, policy_mapping_fn: Optional[Callable[..., str]] = None,
+                    **multi_agent_keys: "Unpack[keys.MultiAgentKeys]") -> _Self:
+        """The section `multi_agent`: `policies`, `policy_mapping`, `policies_to_train` and the others. A mapping may be a function of a module, which
+        `policy_mapping_fn` is, too. A policy may be RLlib's PolicySpec or (class, observation space, action space, config), and its spaces Gymnasium's.
+        ValueError."""
         section: Dict[str, Any] = dict(multi_agent_keys)
+        if policy_mapping_fn is not None:
+            if "policy_mapping" in section:
+                raise ValueError("multi_agent: got policy_mapping and policy_mapping_fn, expected one of them")
+            section["policy_mapping"] = policy_mapping_fn
         if callable(section.get("policy_mapping")):
             section["policy_mapping"] = {"function": section["policy_mapping"]}
+        if isinstance(section.get("policies"), Mapping):
+            section["policies"] = {name: _policy(f"multi_agent.policies.{name}", given) for name, given in section["policies"].items()}
         return self._merge({"multi_agent": section})
 
     def training(self: _Self, *, model: Optional[Mapping[str, Any]] = None, **algorithm_keys: "Unpack[keys.TrainingKeys]") -> _Self:
@@ -248,6 +257,24 @@ class ConfigBlocks:
         return whole
 
 
+def _policy(key: str, given: Any) -> Any:
+    """RLlib's PolicySpec, or its 4-tuple, as a mapping; anything else as it is. ValueError."""
+    if isinstance(given, tuple):
+        if len(given) != 4:
+            raise ValueError(f"{key}: got a tuple of {len(given)}, expected (None, observation space, action space, config) or a mapping")
+        policy_class, observation_space, action_space, config = given
+    elif hasattr(given, "policy_class") and hasattr(given, "observation_space"):
+        policy_class, observation_space, action_space, config = given.policy_class, given.observation_space, given.action_space, given.config
+    else:
+        return given
+    if not isinstance(config or {}, Mapping):
+        raise ValueError(f"{key}: got a config of type {type(config).__name__}, expected a mapping of keys of algorithm, and model")
+    algorithm = dict(config or {})
+    parts = {"class": policy_class, "observation_space": observation_space, "action_space": action_space, "model": algorithm.pop("model", None),
+             "algorithm": algorithm or None}
+    return {name: part for name, part in parts.items() if part is not None}
+
+
 def _anchor_networks(whole: Dict[str, Any]) -> None:
     """Makes paths of TorchScript files absolute."""
     sections: List[Any] = [whole]
@@ -284,9 +311,12 @@ def _merge_into(into: Dict[str, Any], layer: Mapping[str, Any], section: Tuple[s
 
 
 def _plain(value: Any, code: _Code) -> Any:
-    """The value as JSON has it: a class or function is its name."""
+    """The value as JSON has it: a class or function is its name, a space of Gymnasium its text."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    space = _space_text(value)  # before all else: Gymnasium's Dict is a Mapping
+    if space is not None:
+        return space
     if isinstance(value, Mapping):
         return {str(key): _plain(entry, code) for key, entry in value.items()}
     if isinstance(value, (set, frozenset)):
@@ -298,6 +328,15 @@ def _plain(value: Any, code: _Code) -> Any:
     if hasattr(value, "tolist"):  # numpy's numbers and arrays
         return _plain(value.tolist(), code)
     return code.name(value)
+
+
+def _space_text(value: Any) -> Optional[str]:
+    """The text of a Gymnasium space; None for anything else. ValueError: a space of a kind that is not supported."""
+    try:
+        from troupe.env_adapters import spaces
+    except ImportError:  # no numpy, and so no spaces
+        return None
+    return None if isinstance(value, type) or spaces.kind(value) is None else spaces.to_text(spaces.describe(value))
 
 
 def _json(value: Any) -> str:

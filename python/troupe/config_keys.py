@@ -56,12 +56,12 @@ class TrainingKeys(TypedDict, total=False):
     use_parameter_sharing: bool
     use_agent_id: bool
     critic_agent_id: bool
-    normalize_observations: bool
+    normalize_observations: Union[bool, Literal["auto"]]
     normalize_state: bool
     use_actions_mask: Union[bool, Literal["auto"]]
     minibatch_size: Union[int, Literal["auto"]]
     num_minibatches: Union[int, Literal["none"]]
-    minibatch_by: Literal["rows", "env_steps"]
+    minibatch_by: Literal["rows", "env_steps", "auto"]
     num_epochs: int
     lr: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
     critic_lr: Union[float, Mapping[str, Any], Sequence[Sequence[float]], Literal["auto"]]
@@ -81,7 +81,7 @@ class TrainingKeys(TypedDict, total=False):
     value_clip_param: float
     value_loss_coeff: float
     huber_delta: float
-    entropy_coeff: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    entropy_coeff: Union[float, Mapping[str, Any], Sequence[Sequence[float]], Literal["auto"]]
     target_kl: float
     max_grad_norm: float
     optimizer: Literal["adam", "adamw", "rmsprop", "sgd"]
@@ -124,6 +124,7 @@ class EvaluationKeys(TypedDict, total=False):
     video_interval: int
     max_episode_steps: int
     time_limit_s: Union[float, Literal["auto"]]
+    env: Mapping[str, Any]
 
 
 class StopKeys(TypedDict, total=False):

@@ -40,6 +40,7 @@ from troupe._shm_env import BadOutput, Environment, Stop, describe_error
 from troupe.control_channel import CONTROL_FD, LIFELINE_FD, MEMORY_FD, ControlChannel, die_with_worker
 from troupe.env_adapters import make_adapter
 from troupe.env_adapters.base import close_after_error
+from troupe.env_adapters.resolve import Place
 from troupe.function_host import Function
 
 
@@ -63,6 +64,9 @@ class EnvHost:
         self._args: Dict[str, Any] = {}
         self._global_state = True
         self._draws = False
+        self._worker_index = 0
+        self.first_env_index = 0  # of the environment that the worker calls 0
+        self._counts = False  # environments are told which of the run they are
         self._observation_function = ""
         self._callbacks: Any = None  # of episodes; None: none
         self.memory_fd = MEMORY_FD
@@ -81,6 +85,7 @@ class EnvHost:
             self.usual_step = usual_step.load(message.get("usual_step", ""))
             self._name, self._args, self._global_state = message["name"], message["args"], message["global_state"]
             self._draws = message["draws"]
+            self._worker_index, self.first_env_index = message.get("worker_index", 0), message.get("first_env_index", 0)
             self._observation_function = message.get("observation_function", "")
             if message.get("callbacks"):
                 from troupe.episode_callbacks import EpisodeCallbacks
@@ -103,12 +108,16 @@ class EnvHost:
             self._control.send({"op": "failed", "error": describe_error(error)})
             raise SystemExit(1) from error
 
-    def make_adapter(self) -> Any:
-        """A new environment, or the one that was made to be described."""
+    def make_adapter(self, env_index: int = -1) -> Any:
+        """A new environment, the `env_index`-th of the run; or the one that was made to be described, where it is all one."""
         if self._spare is not None:
             adapter, self._spare = self._spare, None
-            return adapter
-        adapter = make_adapter(self._name, copy.deepcopy(self._args), self._global_state, self._draws, self._observation_function)
+            if not self._counts:
+                return adapter
+            adapter.close()
+        place = Place(self._worker_index, env_index)
+        adapter = make_adapter(self._name, copy.deepcopy(self._args), self._global_state, self._draws, self._observation_function, place)
+        self._counts = place.asked_for
         if self._callbacks is not None:
             adapter.keep_infos()
         if self.description and self._describe(adapter) != self.description:

@@ -24,11 +24,12 @@ class Evaluation:
     episodes: int
     episode_length: float  # env steps, mean
     seed: int
-    per_episode: List[Dict[str, Any]] = field(repr=False)  # episode, seed, length, return_sum, return_mean, agents: {id: {return, policy}}
+    infos: Dict[str, MeanStd]  # of the environment's info columns, over the episodes that set them
+    per_episode: List[Dict[str, Any]] = field(repr=False)  # episode, seed, length, return_sum, return_mean, agents: {id: {return, policy}}, infos
 
     @staticmethod
     def of(result: Mapping[str, Any]) -> "Evaluation":
         """Of the command's JSON."""
-        agents = {agent: MeanStd(value["mean"], value["std"]) for agent, value in result["agents"].items()}
+        agents, infos = ({name: MeanStd(value["mean"], value["std"]) for name, value in result[key].items()} for key in ("agents", "infos"))
         return Evaluation(result["return_sum"]["mean"], result["return_sum"]["std"], agents, result["episodes"], result["episode_length"]["mean"],
-                          result["seed"], result["per_episode"])
+                          result["seed"], infos, result["per_episode"])

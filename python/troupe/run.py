@@ -209,14 +209,15 @@ class Run:
         return open_agents(self._checkpoint(at), deterministic, seed)
 
     def _checkpoint(self, at: At) -> str:
-        """Its folder."""
+        """Its folder. Of "latest" and "best" the link, whose folder a learner may remove meanwhile."""
         if at == "live":
             if self._is_running():
                 return str(self.save())
             at = "latest"
         for entry in program.last_json(program.run_command("checkpoint", "ls", str(self.path), "--json")):
             if str(at) == str(entry["env_steps"]) or (at in ("latest", "best") and entry[at]):
-                return str(entry["path"])
+                path = Path(entry["path"])
+                return str(path.with_name(str(at)) if at in ("latest", "best") else path)
         program.run_command("checkpoint", "verify", str(self.path), "--checkpoint", str(at))  # says which there are
         raise program.TroupeError(f"no checkpoint {at} in {self.path}")
 

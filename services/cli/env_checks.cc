@@ -81,8 +81,11 @@ absl::StatusOr<env::ConformanceReport> CheckEnv(const config::EnvSettings& setti
                                                 const env::ConformanceOptions& options) {
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<env::MultiAgentEnv> made,
                           config::MakeEnv(settings, registry, nullptr, pool));
+  const absl::Duration ends_at = options.clock->SteadyNow() + options.max_time;
   const auto check = [&](const config::EnvSettings& of) {
-    return env::CheckConformance([&] { return config::MakeEnv(of, registry, nullptr, pool); }, options);
+    env::ConformanceOptions rest = options;
+    rest.max_time = ends_at - options.clock->SteadyNow();
+    return env::CheckConformance([&] { return config::MakeEnv(of, registry, nullptr, pool); }, rest);
   };
   config::EnvSettings bare = settings;
   bare.wrappers = {};
@@ -110,7 +113,9 @@ std::string ScalingLine(const env::EnvSpec& spec) {
 std::string AdviceText(const env::ConformanceReport& report) {
   std::string text;
   for (const env::ConformanceLine& line : report.lines) {
-    if (line.ok) continue;
+    // Where a message says what was expected, it is the advice.
+    const bool is_said = line.rule == env::EnvRule::kNoError && absl::StrContains(line.detail, "expected ");
+    if (line.ok || is_said) continue;
     text += absl::StrCat("what to do: ", std::string(env::EnvRuleAdvice(line.rule)), " (",
                          std::string(env::EnvRuleName(line.rule)), ")\n");
   }

@@ -77,6 +77,7 @@ void PrintResult(const rollout::EvaluationResult& result, const std::string& che
   rows.push_back(row("return, sum over agents", result.return_sum));
   rows.push_back(row("return, mean over agents", result.return_mean));
   for (const rollout::EvaluatedAgent& agent : result.agents) rows.push_back(row(agent.id, agent.episode_return));
+  for (const rollout::EvaluatedInfo& info : result.infos) rows.push_back(row("env/" + info.column, info.value));
   PrintTable(rows);
   std::printf("episode length, mean: %.1f env steps\n", result.episode_length_mean);
 }
@@ -210,7 +211,7 @@ absl::Status PlayAndTell(const EvaluateFlags& flags) {
     TROUPE_RETURN_IF_ERROR(run::CheckDraws(film_config));
   }
   // From here on; until now a signal ends the process by itself.
-  DrainSignals::Install();
+  DrainSignals::Install(kMostSecondsToEnd);
   const auto play = [&](const config::ResolvedRun& played,
                         const rollout::EvaluationRequest& watched) -> absl::StatusOr<rollout::EvaluationResult> {
     TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig config, run::MakeRolloutConfig(played, registry));

@@ -26,8 +26,11 @@ struct ExportFlags {
 
 absl::StatusOr<int> Export(const ExportFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.run, flags.directory));
-  TROUPE_ASSIGN_OR_RETURN(const std::string checkpoint,
-                          storage::FindCheckpoint(storage::FileSystem::Posix(), folder, flags.checkpoint));
+  storage::FileSystem& fs = storage::FileSystem::Posix();
+  TROUPE_ASSIGN_OR_RETURN(std::string checkpoint, storage::FindCheckpoint(fs, folder, flags.checkpoint));
+  // Python takes a while to start: by then a learner may have removed what the link stands for now.
+  const std::string link = absl::StrCat(folder, "/checkpoints/", flags.checkpoint);
+  if (fs.ReadLink(link).ok()) checkpoint = link;
   PythonHalf half = {
       .module = "troupe.export_command", .does = "export policies", .needs = "numpy", .python = flags.python};
   std::vector<std::string>& words = half.words;

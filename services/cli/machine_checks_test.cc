@@ -87,10 +87,10 @@ TEST(MachineChecksTest, PythonIsForEnvironmentsInPythonAlone) {
 TEST(MachineChecksTest, DescriptorsAreCountedInWorkers) {
   EXPECT_EQ(CheckDescriptors(1 << 20).verdict, Verdict::kOk);
   EXPECT_EQ(CheckDescriptors(INT64_MAX).verdict, Verdict::kOk);
-  EXPECT_EQ(CheckDescriptors(191).got, "191, for 8 workers");
-  EXPECT_EQ(CheckDescriptors(191).verdict, Verdict::kOk);
-  EXPECT_EQ(CheckDescriptors(190).got, "190, for 7 workers");
-  EXPECT_EQ(CheckDescriptors(190).verdict, Verdict::kWarning);
+  EXPECT_EQ(CheckDescriptors(155).got, "155, for 8 workers");
+  EXPECT_EQ(CheckDescriptors(155).verdict, Verdict::kOk);
+  EXPECT_EQ(CheckDescriptors(154).got, "154, for 7 workers");
+  EXPECT_EQ(CheckDescriptors(154).verdict, Verdict::kWarning);
   EXPECT_EQ(CheckDescriptors(32).verdict, Verdict::kWarning);
   EXPECT_EQ(CheckDescriptors(31).verdict, Verdict::kFailed);
   EXPECT_EQ(CheckDescriptors(0).verdict, Verdict::kFailed);

@@ -30,7 +30,8 @@ struct ServeFlags {
   std::string from;
   std::vector<std::string> labels;  // NAME=CHECKPOINT
   double reload_interval_s = 1;
-  int64_t seed = -1;  // -1: drawn
+  int64_t seed = -1;        // -1: drawn
+  int64_t max_streams = 0;  // 0: the default
   std::string log_level = "info";
 };
 
@@ -66,7 +67,7 @@ absl::StatusOr<int> Serve(const ServeFlags& flags) {
   TROUPE_RETURN_IF_ERROR(ActWhereLibTorchIs(
       [&] { return !permits.modules.empty() || (!permits.config_path.empty() && NamesModules(permits.config_path)); }));
   base::InitLogging("serve", flags.log_level);
-  DrainSignals::Install();
+  DrainSignals::Install(kMostSecondsToEnd);
   TROUPE_RETURN_IF_ERROR(run::FitIntoMemoryLimit(kServerBytes));
   PolicyServerFlags server = flags.server;
   server.reload_interval = absl::Seconds(flags.reload_interval_s);
@@ -81,6 +82,7 @@ absl::StatusOr<int> Serve(const ServeFlags& flags) {
     };
     TROUPE_RETURN_IF_ERROR(server.find_learner().status());
   }
+  if (flags.max_streams > 0) server.streams.open = server.streams.open_of_address = flags.max_streams;
   if (flags.seed >= 0) server.asked.seed = static_cast<uint64_t>(flags.seed);
   TROUPE_RETURN_IF_ERROR(RunPolicyServer(server));
   return static_cast<int>(DrainSignals::CodeInOrder());
@@ -131,6 +133,12 @@ void AddServeCommand(CLI::App& app, Action* action) {
   serve
       ->add_option("--policy-map-capacity", flags->server.asked.policy_map_capacity,
                    "policies in memory at most (default: as many as the run's learner held)")
+      ->check(CLI::Range(1, 1000000));
+  serve
+      ->add_option(
+          "--max-streams", flags->max_streams,
+          "streams of queries at once, of one address among them (default: 4096, and 2560 of one address); each "
+          "takes up to 24 KiB of memory")
       ->check(CLI::Range(1, 1000000));
   AddTransportFlags(serve, "serve", &flags->server.security);
   serve->add_option("--seed", flags->seed, "seed of sampled actions (default: another one at every start)")

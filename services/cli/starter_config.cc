@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "lib/base/log.h"
 #include "lib/config/image_networks.h"
+#include "lib/space/observation_leaves.h"
 #include "services/cli/output.h"
 #include <yaml-cpp/yaml.h>
 
@@ -17,6 +18,10 @@ namespace {
 
 constexpr size_t kShownAgents = 4;
 constexpr size_t kShownSpace = 64;  // in a terminal of 80 columns
+// Half the default: few environments play, and more updates learn in fewer env steps (docs/configuration.md).
+constexpr int64_t kBatchEnvSteps = 2048;
+constexpr int64_t kMostRows = 64'000;
+constexpr double kDefaultGamma = 0.99, kLeastGamma = 0.9;
 
 /// "adversary_0" -> "adversary"; an id of digits alone stays.
 std::string Stem(const std::string& agent) {
@@ -57,7 +62,11 @@ bool SeesImages(const env::EnvSpec& spec) {
 std::string PoliciesYaml(const StarterFacts& facts, const std::vector<AgentKind>& kinds) {
   if (facts.zero_sum)
     return "multi_agent: {policy_mapping: per_agent}   # one wins what the other loses: two policies\n";
-  if (kinds.size() < 2) return "";
+  if (kinds.size() < 2) {
+    if (!facts.no_reward || facts.spec.num_agents() < 2) return "";
+    return "# Random play got no reward. If one agent wins what another loses, take ippo, and a policy for each:\n"
+           "# multi_agent: {policy_mapping: per_agent}\n";
+  }
   std::vector<std::string> ids, rules;
   for (const AgentKind& kind : kinds) {
     ids.push_back(Quoted(kind.policy));
@@ -68,13 +77,55 @@ std::string PoliciesYaml(const StarterFacts& facts, const std::vector<AgentKind>
                       absl::StrJoin(rules, ", "), "}\n");
 }
 
-/// The line of `algorithm`, and why.
+bool ActsContinuously(const env::AgentSpec& agent) {
+  const std::vector<space::ActionLeaf> leaves = space::ActionLeaves(agent.action_space);
+  return std::any_of(leaves.begin(), leaves.end(),
+                     [](const space::ActionLeaf& leaf) { return leaf.kind == space::ActionLeaf::Kind::kContinuous; });
+}
+
+/// The lines of `algorithm`, and why.
 std::string AlgorithmYaml(const StarterFacts& facts) {
-  if (facts.spec.num_agents() == 1) return "algorithm: {name: ppo}      # or a2c\n";
-  if (facts.zero_sum || SeesImages(facts.spec)) {
-    return "algorithm: {name: ippo}     # PPO, whose critic observes what its agent does\n";
+  const std::vector<env::AgentSpec>& agents = facts.spec.possible_agents;
+  const auto line = [](const std::string& key, const std::string& value, const std::string& why) {
+    return absl::StrFormat("  %-31s # %s\n", absl::StrCat(key, ": ", value), why);
+  };
+  std::string text = "algorithm:\n";
+  if (agents.size() == 1) {
+    text += line("name", "ppo", "or a2c");
+  } else if (facts.zero_sum || SeesImages(facts.spec)) {
+    text += line("name", "ippo", "PPO, whose critic observes what its agent does");
+  } else {
+    text += line("name", "mappo", "PPO whose critic observes what all agents do; ippo: what its agent does");
   }
-  return "algorithm: {name: mappo}    # PPO whose critic observes what all agents do; ippo: what its agent does\n";
+  const auto num_agents = static_cast<int64_t>(agents.size());
+  if (num_agents * kBatchEnvSteps > kMostRows) {
+    const int64_t env_steps = std::max<int64_t>(100, kMostRows / num_agents / 100 * 100);
+    text += line("train_batch_size", absl::StrCat(env_steps),
+                 absl::StrCat("env steps of an update; of ", num_agents, " agents they are ",
+                              WithThousands(env_steps * num_agents), " rows"));
+  } else {
+    text += line("train_batch_size", absl::StrCat(kBatchEnvSteps),
+                 "env steps of an update; with more, updates are rarer and steadier");
+  }
+  text += line("minibatch_size", "auto", "a 32nd of a policy's rows in a batch, but at least 64");
+  if (facts.fixed_length && facts.episode_length < 1 / (1 - kDefaultGamma)) {
+    text += line("gamma", absl::StrFormat("%.2f", std::max(kLeastGamma, 1 - 1 / facts.episode_length)),
+                 absl::StrFormat("looks as far ahead as an episode lasts, %.0f env steps", facts.episode_length));
+  } else {
+    text += line("gamma", absl::StrFormat("%.2f", kDefaultGamma), "looks some 100 decisions ahead");
+  }
+  const auto continuous = std::count_if(agents.begin(), agents.end(), ActsContinuously);
+  text += line("entropy_coeff", "auto",
+               continuous == 0            ? "0.01, so that discrete actions stay varied for a while"
+               : continuous == num_agents ? "0: a bonus would keep up the noise of continuous actions"
+                                          : "0 for policies with continuous actions, 0.01 for the others");
+  const bool normalizes =
+      !SeesImages(facts.spec) && std::any_of(agents.begin(), agents.end(), [](const env::AgentSpec& agent) {
+        return ActsContinuously(agent) && space::HasUnboundedNumbers(agent.observation_space);
+      });
+  return text + line("normalize_observations", "auto",
+                     normalizes ? "true with continuous actions, where numbers have no bounds"
+                                : "false; true helps where numbers are large");
 }
 
 }  // namespace

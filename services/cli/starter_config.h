@@ -20,7 +20,9 @@ struct StarterFacts {
   std::string env_yaml;  ///< the mapping of `env`, in one line
   env::EnvSpec spec;
   bool zero_sum = false;      ///< two agents, one of which wins what the other loses
+  bool no_reward = false;     ///< no episode of random play had one
   double episode_length = 0;  ///< mean of random play, env steps; 0: no episode ended
+  bool fixed_length = false;  ///< some ended, and each had as many
   double env_steps_per_s = 0;
 };
 

@@ -1,5 +1,6 @@
 #include "services/cli/starter_config.h"
 
+#include "absl/strings/str_cat.h"
 #include "lib/config/run_config.h"
 #include <gmock/gmock.h>
 
@@ -39,13 +40,13 @@ std::string Read(const StarterFacts& facts) {
 
 TEST(StarterConfigTest, AgentsThatAreAlikeShareAPolicy) {
   const std::string yaml = Read(Facts({Agent("a_0", kThree, "Discrete(2)"), Agent("a_1", kThree, "Discrete(2)")}));
-  EXPECT_THAT(yaml, HasSubstr("algorithm: {name: mappo}"));
+  EXPECT_THAT(yaml, HasSubstr("\n  name: mappo "));
   EXPECT_THAT(yaml, Not(HasSubstr("multi_agent")));
   EXPECT_THAT(yaml, Not(HasSubstr("encoder")));
 }
 
 TEST(StarterConfigTest, OneAgentIsTrainedByPpo) {
-  EXPECT_THAT(Read(Facts({Agent("agent", kThree, "Discrete(2)")})), HasSubstr("algorithm: {name: ppo}"));
+  EXPECT_THAT(Read(Facts({Agent("agent", kThree, "Discrete(2)")})), HasSubstr("\n  name: ppo "));
 }
 
 TEST(StarterConfigTest, WhoWinsWhatTheOtherLosesHasAPolicyOfItsOwn) {
@@ -53,14 +54,53 @@ TEST(StarterConfigTest, WhoWinsWhatTheOtherLosesHasAPolicyOfItsOwn) {
   facts.zero_sum = true;
   const std::string yaml = Read(facts);
   EXPECT_THAT(yaml, HasSubstr("multi_agent: {policy_mapping: per_agent}"));
-  EXPECT_THAT(yaml, HasSubstr("algorithm: {name: ippo}"));
+  EXPECT_THAT(yaml, HasSubstr("\n  name: ippo "));
+}
+
+TEST(StarterConfigTest, WithoutARewardItSaysWhatItCouldNotSee) {
+  StarterFacts facts = Facts({Agent("white", kThree, "Discrete(2)"), Agent("black", kThree, "Discrete(2)")});
+  EXPECT_THAT(Read(facts), Not(HasSubstr("no reward")));
+  facts.no_reward = true;
+  EXPECT_THAT(Read(facts), HasSubstr("\n# Random play got no reward. If one agent wins what another loses, take ippo"));
+}
+
+TEST(StarterConfigTest, ManyAgentsHaveFewerEnvStepsABatch) {
+  std::vector<env::AgentSpec> agents;
+  for (int i = 0; i < 162; ++i) agents.push_back(Agent(absl::StrCat("a_", i), kThree, "Discrete(2)"));
+  EXPECT_THAT(
+      Read(Facts(agents)),
+      HasSubstr("\n  train_batch_size: 300           # env steps of an update; of 162 agents they are 48,600 rows"));
+  agents.resize(16);
+  EXPECT_THAT(Read(Facts(agents)), HasSubstr("\n  train_batch_size: 2048 "));
+}
+
+TEST(StarterConfigTest, GammaLooksAsFarAheadAsAnEpisodeThatAlwaysLastsAsLong) {
+  StarterFacts facts = Facts({Agent("agent", kThree, "Discrete(2)")});
+  facts.episode_length = 25;
+  EXPECT_THAT(Read(facts), HasSubstr("\n  gamma: 0.99 ")) << "a better agent may play longer ones";
+  facts.fixed_length = true;
+  EXPECT_THAT(Read(facts), HasSubstr("\n  gamma: 0.96                     # looks as far ahead as an episode lasts, 25 "
+                                     "env steps\n"));
+  facts.episode_length = 3;
+  EXPECT_THAT(Read(facts), HasSubstr("\n  gamma: 0.90 "));
+  facts.episode_length = 100;
+  EXPECT_THAT(Read(facts), HasSubstr("\n  gamma: 0.99 "));
+}
+
+TEST(StarterConfigTest, EntropyAndNormalizationFollowFromSpaces) {
+  EXPECT_THAT(Read(Facts({Agent("agent", kThree, "Discrete(2)")})),
+              testing::AllOf(HasSubstr("# 0.01, so that discrete actions"), HasSubstr("# false; true helps where")));
+  EXPECT_THAT(Read(Facts({Agent("agent", "Box(-inf, inf, [3])", "Box(-1, 1, [2])")})),
+              testing::AllOf(HasSubstr("# 0: a bonus would keep up"), HasSubstr("# true with continuous actions")));
+  EXPECT_THAT(Read(Facts({Agent("a", kThree, "Discrete(2)"), Agent("b", kThree, "Box(-1, 1, [2])")})),
+              HasSubstr("# 0 for policies with continuous actions, 0.01 for the others"));
 }
 
 TEST(StarterConfigTest, ImagesGetConvolutionsAndNoCriticOfAllImages) {
   const std::string yaml = Read(Facts({Agent("a", "Box(0, 255, [84, 84, 3], uint8)", "Discrete(2)"),
                                        Agent("b", "Box(0, 255, [84, 84, 3], uint8)", "Discrete(2)")}));
   EXPECT_THAT(yaml, HasSubstr("model: {encoder: auto}"));
-  EXPECT_THAT(yaml, HasSubstr("algorithm: {name: ippo}"));
+  EXPECT_THAT(yaml, HasSubstr("\n  name: ippo "));
 }
 
 TEST(StarterConfigTest, AKindOfAgentsHasItsPolicy) {

@@ -187,6 +187,8 @@ Json StatusJson(const rpc::RunStatus& status) {
                        {"gets_no_work", connected.gets_no_work},
                        {"gets_no_work_reason", Short(worker.gets_no_work)}});
   }
+  Json door = Json::array();
+  for (const rpc::DoorCount& count : status.door) door.push_back({{"what", Short(count.what)}, {"count", count.count}});
   Json degraded = Json::array();
   for (const std::string& words : status.degraded) degraded.push_back(Short(words));
   Json json = {{"running", true},
@@ -227,6 +229,7 @@ Json StatusJson(const rpc::RunStatus& status) {
                {"queue_bytes", status.learner.queue_bytes},
                {"queue_budget_bytes", status.learner.queue_budget_bytes},
                {"expired_grants", progress.expired_grants},
+               {"door", door},
                {"workers", workers},
                {"policies", PoliciesJson(status)},
                {"groups", GroupsJson(status.learner.books)}};
@@ -259,6 +262,9 @@ std::string StatusText(const rpc::RunStatus& status) {
   for (const std::string& words : status.degraded)
     absl::StrAppendFormat(&text, "DEGRADED: %s\n", base::TerminalSafe(words));
   absl::StrAppend(&text, CountersText(progress));
+  for (const rpc::DoorCount& count : status.door) {
+    absl::StrAppendFormat(&text, "%s: %s\n", base::TerminalSafe(count.what), WithThousands(count.count));
+  }
   for (const rpc::ConnectedWorker& connected : status.workers) {
     if (!connected.gets_no_work) continue;
     const learner::WorkerStatus& worker = connected.worker;

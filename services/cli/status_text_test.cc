@@ -44,6 +44,16 @@ TEST(StatusTextTest, WhereRewardsDifferEachPolicyHasALineInPlaceOfTheirSum) {
   EXPECT_THAT(text, Not(HasSubstr("newcomer"))) << "has played nothing";
 }
 
+TEST(StatusTextTest, WhatTheDoorClosedAndRefusedHasALineForEachReason) {
+  rpc::RunStatus status;
+  EXPECT_THAT(StatusText(status), Not(HasSubstr("closed")));
+  status.door = {{"connections closed: no place", 1234}, {"calls refused: too many on one connection", 5}};
+  EXPECT_THAT(StatusText(status), HasSubstr("connections closed: no place: 1,234\n"
+                                            "calls refused: too many on one connection: 5\n"));
+  EXPECT_EQ(StatusJson(status)["door"][0]["what"], "connections closed: no place");
+  EXPECT_EQ(StatusJson(status)["door"][1]["count"], 5);
+}
+
 TEST(StatusTextTest, AWorkerThatGetsNoMoreWorkIsCalledAsElsewhere) {
   rpc::RunStatus status;
   rpc::ConnectedWorker& worker = status.workers.emplace_back();

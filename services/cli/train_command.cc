@@ -217,9 +217,7 @@ absl::Status PrintSummary(const std::string& folder) {
 }  // namespace
 
 absl::StatusOr<int> Train(const TrainFlags& flags) {
-  const absl::StatusOr<Plan> made = MakePlan(flags);
-  if (!made.ok()) return base::RefusedIfFinal(made.status());
-  const Plan& plan = *made;
+  TROUPE_ASSIGN_OR_RETURN(const Plan plan, base::RefusedIfFinal(MakePlan(flags)));
   TROUPE_ASSIGN_OR_RETURN(const std::string program, FindLearnerProgram());
   TROUPE_RETURN_IF_ERROR(run::FitIntoMemoryLimit(kLearnerBytes));
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<SocketFolder> folder, SocketFolder::Make());

@@ -190,7 +190,8 @@ absl::StatusOr<int> Watch(const WatchFlags& flags) {
       // While a run trains its oldest checkpoints go: what is played plays on.
       if (!loaded.ok() && player == nullptr) return loaded.status();
       if (loaded.ok()) {
-        DrainSignals::Install();  // until now a signal ends the process by itself, also in a module's trial
+        // Until now a signal ends the process by itself, also in a module's trial.
+        DrainSignals::Install(kMostSecondsToEnd);
         if (player == nullptr) TROUPE_RETURN_IF_ERROR(run::CheckDraws((*loaded)->config));
         player = *std::move(loaded);
         playing = path;

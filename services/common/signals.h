@@ -14,7 +14,9 @@ namespace troupe::services {
 /// a limit on file sizes fail with an error instead of a signal. Install before any thread starts.
 class DrainSignals {
  public:
-  static void Install();
+  /// With `most_seconds` the process ends so long after the first signal, whatever it does then: a user's module may
+  /// never return, and nothing stops it. For those that have nothing to save.
+  static void Install(unsigned most_seconds = 0);
   /// True once a signal has come.
   static bool Received() { return first_.signal() != 0; }
   /// How a shell gives it that a process was ended by the signal; after Received.
@@ -26,9 +28,13 @@ class DrainSignals {
 
  private:
   static void OnSignal(int signal);
+  static void OnAlarm(int signal);
   static base::FirstSignal first_;
+  static unsigned most_seconds_;  ///< set before any signal
 };
 
+/// For who has nothing to save: longer than a policy server answers what it holds.
+inline constexpr unsigned kMostSecondsToEnd = 15;
 /// How often a signal is looked for, since its handler may wake nobody: it bounds the start of a drain.
 inline constexpr absl::Duration kSignalInterval = absl::Milliseconds(50);
 /// Blocks until DrainSignals has received one or `deadline` has passed; whether it has.

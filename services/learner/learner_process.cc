@@ -290,7 +290,8 @@ absl::Status RunLearner(const LearnerFlags& flags, const env::EnvRegistry& regis
   }
   run::StartWatch start_watch(&DrainSignals::Received, [] { ::_exit(DrainSignals::ShellCode()); });
   std::optional<base::NamedLoop> watching(std::in_place, "start", [&start_watch] { return start_watch.Step(); });
-  absl::StatusOr<run::RunSetup> made = run::SetUpRun(flags.run, registry, base::Clock::Real());
+  absl::StatusOr<run::RunSetup> made = run::SetUpRun(flags.run, registry, base::Clock::Real(), &start_watch);
+  if (absl::IsCancelled(made.status()) && DrainSignals::Received()) return absl::OkStatus();  // the run is as it was
   if (!made.ok()) return base::RefusedIfFinal(made.status());
   run::RunSetup setup = *std::move(made);
   start_watch.SetFolder(setup.folder.get());

@@ -38,7 +38,7 @@ absl::Status RunPolicyServer(const PolicyServerFlags& flags) {
   const std::string ready = served->Describe();
   const run::HostedQueryThreads threads(engine);
   const absl::StatusOr<std::unique_ptr<rpc::QueryServer>> started =
-      rpc::QueryServer::Start(flags.listen, flags.security, engine);
+      rpc::QueryServer::Start(flags.listen, flags.security, engine, flags.streams);
   if (!started.ok()) return base::RefusedIfFinal(started.status());  // an address in use may be free at another try
   const std::unique_ptr<rpc::QueryServer>& server = *started;
   TROUPE_INFO("policy server ready {} listen=\"{}\"", ready, absl::StrJoin(server->addresses(), " "));

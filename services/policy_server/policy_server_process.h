@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "lib/rpc/query_stream.h"
 #include "lib/rpc/transport.h"
 #include "lib/run/checkpoint_engine.h"
 
@@ -20,6 +21,7 @@ struct PolicyServerFlags {
   std::function<absl::StatusOr<std::string>()> find_learner;
   std::vector<std::string> listen;  ///< unix:PATH, unix-abstract:NAME or HOST:PORT
   rpc::TransportSecurity security;
+  rpc::QueryStreamLimits streams;
   absl::Duration reload_interval = absl::Seconds(1);  ///< between looks for newer checkpoints; 0: none
   absl::Duration drain_timeout = absl::Seconds(10);   ///< for the answers to queries it holds
 };

@@ -212,7 +212,9 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   // A signal, or a run that is over already: there is nothing to hand in.
   if (absl::IsCancelled(welcome.status())) return absl::OkStatus();
   TROUPE_RETURN_IF_ERROR(welcome.status());
-  TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun run, ResolveWelcome(*welcome, permits, registry));
+  TROUPE_ASSIGN_OR_RETURN(config::ResolvedRun run, ResolveWelcome(*welcome, permits, registry));
+  // The learner numbers workers from 1 in each of its epochs.
+  run.env.python.worker_index = static_cast<int32_t>((welcome->worker_id.value() - 1) & 0x7fffffff);
   client->SetPolicies(policy::BySlot<policy::PolicySpec>(run.policies), welcome->spec_hash);
   TROUPE_INFO("worker joined id={} learner={} learner_epoch={}", sample::WorkerText(welcome->worker_id), flags.learner,
               welcome->learner_epoch);
@@ -224,9 +226,8 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   }));
   TROUPE_ASSIGN_OR_RETURN(rollout::RolloutConfig config,
                           run::MakeRolloutConfig(run, registry, run.callbacks, door.book()));
-  // The learner numbers workers from 1 in each of its epochs.
   config.options.num_envs = run.schema.num_envs;
-  config.options.worker = static_cast<int32_t>((welcome->worker_id.value() - 1) & 0x7fffffff);
+  config.options.worker = run.env.python.worker_index;
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<rollout::Collector> collector, rollout::Collector::Create(std::move(config)));
   rollout::RolloutWorker worker(std::move(collector), *client, *client, *client);
   watch.WatchOver(&worker, PatienceOf(run));

@@ -68,10 +68,10 @@ def build(source, site):
                            "--site-dir", site], capture_output=True, text=True, timeout=120, env=dict(os.environ, NO_MKDOCS_2_WARNING="1"))
 
 
-def docs(*arguments):
-    """`./troupe docs ARGUMENTS`, with the Python that runs this test."""
+def run(*arguments):
+    """`./troupe ARGUMENTS`, with the Python that runs this test."""
     environment = dict(os.environ, TROUPE_TEST_PYTHON=sys.executable, TROUPE_NO_INSTALL="1")
-    return subprocess.run([os.path.join(SOURCE, "troupe"), "docs", *arguments], capture_output=True, text=True, timeout=120, env=environment)
+    return subprocess.run([os.path.join(SOURCE, "troupe"), *arguments], capture_output=True, text=True, timeout=120, env=environment)
 
 
 def read(*parts):
@@ -85,7 +85,7 @@ class SiteTest(unittest.TestCase):
         folder = tempfile.mkdtemp(prefix="troupe_site_")
         cls.addClassCleanup(shutil.rmtree, folder)
         cls.folder, cls.site = folder, os.path.join(folder, "site")
-        done = docs("--output", cls.site)
+        done = run("docs", "--output", cls.site)
         assert (done.returncode, done.stdout) == (0, f"{cls.site}/index.html\n"), done.stderr
         cls.pages = {os.path.relpath(os.path.join(where, name), cls.site): Reader(read(where, name), inside=True)
                      for where, _, names in os.walk(cls.site) for name in names if name.endswith(".html")}
@@ -100,9 +100,11 @@ class SiteTest(unittest.TestCase):
         yield from OUTSIDE.items()
 
     def test_an_argument_that_it_does_not_have_is_an_error(self):
-        for arguments, said in ((["--out"], "docs: unknown argument '--out'; expected --output DIR"), (["--output"], "--output needs a folder")):
-            done = docs(*arguments)
-            self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "", f"troupe: error: {said}\n"))
+        for command, value in (("bundle", "FILE"), ("docs", "FOLDER"), ("wheel", "FOLDER")):
+            for argument, said in (("--out", f"{command}: unknown argument '--out'; expected --output {value}"),
+                                   ("--output", f"--output needs a {value.lower()}"), ("--output=", f"--output needs a {value.lower()}")):
+                done = run(command, argument)
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "", f"troupe: error: {said}\n"))
 
     def test_every_page_is_there_and_the_navigation_leads_to_it(self):
         expected = {page for _, page in self.sources()}
@@ -148,7 +150,8 @@ class SiteTest(unittest.TestCase):
         for name in ("mkdocs.yml", *OUTSIDE):
             os.makedirs(os.path.dirname(os.path.join(tree, name)), exist_ok=True)
             shutil.copy(os.path.join(SOURCE, name), os.path.join(tree, name))
-        for folder in ("docs", os.path.join("examples", "notebooks"), os.path.join("examples", "policy_client")):
+        examples = (os.path.join("examples", name) for name in ("notebooks", "policy_client", "go_client", "java_client"))
+        for folder in ("docs", "proto", *examples):
             shutil.copytree(os.path.join(SOURCE, folder), os.path.join(tree, folder), ignore=shutil.ignore_patterns("runs"))
         with open(os.path.join(tree, "docs", "cli.md"), "a") as file:
             file.write("[a](gone.md) [b](../lib/gone.cc) [c](metrics.md#gone)\n")

@@ -108,16 +108,16 @@ class CliTest(harness.TroupeTestCase):
 
     def test_config_errors(self):
         typo = self.write("typo.yaml", "env: {name: cartpole}\nalgorithm:\n  gama: 0.9\n")
-        self.assertEqual(self.fails("config", "show", typo, saying=[]),
+        self.assertEqual(self.fails("config", "show", typo, saying=[], code=78),
                          f'troupe: error: {typo}:3:3: unknown key "algorithm.gama"; the nearest is "algorithm.gamma"\n')
         foreign = self.write("foreign.yaml", "env: {name: cartpole}\nnum_env_runners: 4\n")
-        self.fails("config", "show", foreign, saying=[":2:1:", "RLlib", '"num_workers"'])
-        self.fails("config", "show", self.path("missing.yaml"), saying=["missing.yaml: cannot be read: No such file or directory"])
-        self.fails("config", "show", self.write("none.yaml", "# nothing\n"), saying=["none.yaml: is empty"])
+        self.fails("config", "show", foreign, saying=[":2:1:", "RLlib", '"num_workers"'], code=78)
+        self.fails("config", "show", self.path("missing.yaml"), saying=["missing.yaml: cannot be read: No such file or directory"], code=78)
+        self.fails("config", "show", self.write("none.yaml", "# nothing\n"), saying=["none.yaml: is empty"], code=78)
         self.fails("config", "show", self.example("cartpole_ippo.yaml"), "--set", "env.args.num_agents=0",
-                   saying=["--set env.args.num_agents=0: env.args.num_agents: ", "expected an integer in [1, 1024]"])
+                   saying=["--set env.args.num_agents=0: env.args.num_agents: ", "expected an integer in [1, 1024]"], code=78)
         self.fails("config", "show", self.example("cartpole_ippo.yaml"), "--set", "env.name=cartpol",
-                   saying=["there is no environment 'cartpol', expected one that `troupe envs ls` shows", "did you mean 'cartpole'?"])
+                   saying=["there is no environment 'cartpol', expected one that `troupe envs ls` shows", "did you mean 'cartpole'?"], code=78)
 
     def test_envs_ls_and_check(self):
         names = [entry["name"] for entry in self.json_of("envs", "ls")]
@@ -195,8 +195,9 @@ class CliTest(harness.TroupeTestCase):
     def test_keys_without_effect_are_refused_and_those_of_an_older_run_are_warnings(self):
         config = self.write("run.yaml", "env: {name: cartpole}\nalgorithm: {name: ippo}\nnum_workers: 0\nstop: {env_steps: 4000}\n"
                                         "evaluation: {at_end: false}\n")
-        for code, *command in ((78, "train", config), (1, "config", "show", config)):
-            error = self.fails(*command, "--set", "model.core_size=32", saying=["--set model.core_size=32: model.core_size: got 32, which has no effect"], code=code)
+        for command in (["train"], ["config", "show"]):
+            error = self.fails(*command, config, "--set", "model.core_size=32",
+                               saying=["--set model.core_size=32: model.core_size: got 32, which has no effect"], code=78)
             self.assertEqual(error.count("has no effect"), 1)
         self.assertFalse(os.path.exists(self.path("runs")))
         self.troupe("train", config, "--name", "run: 1")  # a name is no YAML
@@ -212,10 +213,24 @@ class CliTest(harness.TroupeTestCase):
         self.troupe("evaluate", "run: 1", "--episodes", "1")
         self.troupe("config", "show", "runs/run: 1")
         # What is written now counts.
-        for code, program, *command in ((78, "troupe-learner", "train", "--resume", "run: 1"), (1, "troupe", "evaluate", "run: 1")):
+        for program, *command in (("troupe-learner", "train", "--resume", "run: 1"), ("troupe", "evaluate", "run: 1")):
             refused = self.troupe(*command, "--set", "env.python.processes=2", ok=False)
             self.assertIn(f"{program}: error: --set env.python.processes=2: env.python.processes: got 2, which has no effect", refused.stderr)
-            self.assertEqual(refused.returncode, code)
+            self.assertEqual(refused.returncode, 78)
+
+    def test_a_broken_configuration_ends_every_command_alike(self):
+        broken = self.write("broken.yaml", "env: {name: cartpole}\ngama: 0.9\n")
+        unknown = ["broken.yaml:2:1: unknown key \"gama\""]
+        for command in (["train"], ["config", "show"], ["worker", "--learner", "unix:nobody", "--config"]):
+            self.fails(*command, broken, saying=unknown, code=78)
+            self.fails(*command, "nosuch.yaml", saying=["nosuch.yaml: cannot be read"], code=78)
+        self.troupe("train", self.example("cartpole_ippo.yaml"), "--name", "run", "--set", "stop.env_steps=4000", "--set", "evaluation.at_end=false")
+        self.fails("evaluate", "run", "--set", "algorithm.lr=1", saying=["an evaluation may change env"], code=78)
+        with open(self.path("runs", "run", "config.yaml"), "a") as file:
+            file.write("gama: 0.9\n")
+        for command in (["evaluate"], ["watch"], ["checkpoint", "prune"], ["train", "--resume"]):
+            self.fails(*command, "run", saying=["unknown key \"gama\""], code=78)
+        self.fails("config", "show", "runs/run", saying=["unknown key \"gama\""], code=78)
 
     def test_a_whole_path_is_no_name_inside_the_runs(self):
         nobody = self.path("nobody")

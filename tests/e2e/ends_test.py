@@ -100,6 +100,17 @@ class EvaluationTest(harness.RunningTestCase):
                 summary = self.summary(name)
                 self.assertEqual((summary["env_steps"], summary["evaluation"], summary["evaluation_error"]), (40, None, "interrupted after 0 of 100 episodes"))
 
+    def test_a_signal_or_a_stop_ends_one_between_updates(self):
+        for name, end in (("term", lambda process: process.send_signal(signal.SIGTERM)), ("stop", lambda _: self.troupe("stop", "stop"))):
+            with self.subTest(name):
+                before = len(self.log_text()) if os.path.exists(self.path("log")) else 0
+                process = self.start("run.yaml", "--name", name, "--set", "evaluation.interval=20", "--set", "stop.env_steps=400")
+                self.await_true(lambda: "evaluating, 0 of 100 episodes" in self.log_text()[before:], "the evaluation")
+                end(process)
+                self.assertEqual(process.wait(30), 0, self.log_text())
+                self.assertIn("evaluation interrupted after 0 of 100 episodes env_steps=20", self.log_text()[before:])
+                self.assertLess(self.summary(name)["env_steps"], 100)  # and no more than is under way
+
     def test_episodes_without_an_end_are_cut_and_said_to_be(self):
         said = self.train("--set", "evaluation.max_episode_steps=30", "--set", "evaluation.episodes=3")
         evaluation = self.summary("run")["evaluation"]
@@ -124,7 +135,6 @@ class EvaluationTest(harness.RunningTestCase):
         self.assertEqual(process.wait(60), 143, self.log_text())
         self.assertLess(time.monotonic() - begun, 20)  # a step sleeps 25 s
         self.assertIn("the evaluation was interrupted after 0 of 100 episodes", self.log_text())
-
 
     def test_a_signal_ends_a_start_that_takes_long(self):
         self.write("slow", "")
@@ -151,6 +161,10 @@ class EndsTest(harness.RunningTestCase):
         """Of the run's files, those that hold results."""
         return {path: value for path, value in self.hashes_below("runs", "run").items()
                 if "tfevents" in path or "checkpoints" in path or path.endswith((".json", ".jsonl"))}
+
+    def test_the_line_of_the_only_update_is_written_once(self):
+        said = self.troupe("train", self.write("run.yaml", CONFIG), "--set", "stop.env_steps=200").stdout
+        self.assertEqual(said.count("200/200 (100%) env steps"), 1, said)
 
     def test_a_finished_run_that_is_resumed_says_so_and_stays_as_it_is(self):
         config = self.write("run.yaml", CONFIG)

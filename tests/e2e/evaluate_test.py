@@ -64,6 +64,13 @@ class Room:
 """
 
 
+# Says at its end whether it was won: where the walker went right more often than left.
+GAME = ROOM.replace("class Room:", "class Game:\n    info_columns = ['won', 'never']").replace(
+    "        self.agents, self.step_count =", "        self.went = 0\n        self.agents, self.step_count =").replace(
+    "        self.step_count += 1\n", "        self.step_count += 1\n        self.went += actions['walker']\n").replace(
+    '{"walker": False}, {"walker": {}}', '{"walker": False}, {"walker": {"won": self.went > 2} if over else {}}')
+
+
 class EvaluateTest(harness.TroupeTestCase):
     def setUp(self):
         super().setUp()
@@ -79,6 +86,50 @@ class EvaluateTest(harness.TroupeTestCase):
         self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
         for words in saying:
             self.assertIn(words, done.stderr)
+
+    def test_a_win_rate(self):
+        """Every output has the infos of an episode, under one name."""
+        self.write("game.py", GAME)
+        config = self.write("game.yaml", """
+            env: {name: python:game.py:Game, python: {processes: 1}}
+            algorithm: {name: ippo, train_batch_size: 100, minibatch_size: 100, num_epochs: 1}
+            num_workers: 0
+            stop: {env_steps: 200}
+            evaluation: {episodes: 8}
+        """)
+        self.troupe("train", config, "--name", "game", "--python", sys.executable)
+        with open(self.path("runs", "game", "progress.jsonl")) as file:
+            lines = [json.loads(line) for line in file]
+        self.assertTrue(all(0 <= line["env/won"] <= 1 and "env/never" not in line for line in lines), lines)
+        rate = lines[-1]["evaluation/env/won"]
+        with open(self.path("runs", "game", "summary.json")) as file:
+            summary = json.load(file)
+        self.assertEqual((summary["evaluation"]["infos"]["won"]["mean"], summary["evaluation/env/won"]), (rate, rate))
+        found = json.loads(self.troupe("evaluate", "game", "--episodes", "20", "--json").stdout.splitlines()[-1])
+        won = [episode["infos"]["won"] for episode in found["per_episode"]]
+        self.assertEqual(found["infos"]["won"]["mean"], sum(won) / 20)
+        self.assertNotIn("never", found["infos"])
+        self.assertRegex(self.troupe("evaluate", "game", "--episodes", "20", "--experiment", "judged").stdout, r"\nenv/won +\d\.\d{3} ")
+        with open(self.path("runs", "judged", "progress.jsonl")) as file:
+            self.assertEqual([json.loads(line)["env/won"] for line in file], won)
+
+    def test_evaluations_with_an_environment_of_their_own(self):
+        longer = self.write("longer.yaml", CONFIG.replace("at_end: false", "env: {args: {max_cycles: 20}}"))
+        self.troupe("train", longer, "--name", "longer")
+        with open(self.path("runs", "longer", "summary.json")) as file:
+            self.assertEqual(json.load(file)["evaluation"]["episode_length"]["mean"], 20)
+        with open(self.path("runs", "longer", "progress.jsonl")) as file:
+            self.assertEqual(json.loads(file.readline())["episode_length"], 10)
+        for more, length in (((), 20), (("--set", "env.args.max_cycles=5"), 5)):
+            result = json.loads(self.troupe("evaluate", "longer", "--json", *more).stdout.splitlines()[-1])
+            self.assertEqual(result["episode_length"]["mean"], length, "what the command says goes before what the run says")
+        self.assertEqual(json.loads(self.troupe("evaluate", "longer", "--json", "--set", "evaluation.env.max_episode_steps=3").stdout.splitlines()[-1])
+                         ["episode_length"]["mean"], 3)
+        for change, words in (("{args: {num_adversaries: 1}}", "got an environment with the agents .*expected those that train: "),
+                              ("{args: {num_obstacles: 5}}", "was trained for the observation space"), ("{naem: x}", 'unknown key "env.naem"')):
+            done = self.troupe("train", longer, "--name", "wrong", "--set", f"evaluation.env={change}", ok=False)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertRegex(done.stderr, f"evaluation.env: .*{words}")
 
     def test_episodes_one_by_one(self):
         result = self.evaluate("--seed", "7")

@@ -53,6 +53,13 @@ class Meddler(Env):
         return super().reset(seed, options)
 """
 
+UNSEEDED = """
+
+class Unseeded(Env):
+    def _observe(self):
+        return {agent: np.random.default_rng().random(np.shape(observation), np.float32) for agent, observation in super()._observe().items()}
+"""
+
 SMALL = ["--set", "stop.env_steps=64", "--set", "algorithm.train_batch_size=64", "--set", "num_workers=1", "--set", "num_envs_per_worker=4",
          "--set", "evaluation.at_end=false"]
 
@@ -112,8 +119,8 @@ class FirstMinutesTest(harness.TroupeTestCase):
 
     def test_tight_limits_are_said(self):
         self.assertEqual(self.doctor("--python", self.folder)["Python"]["verdict"], "warning")
-        few = self.doctor(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (190, 190)))
-        self.assertEqual((few["descriptors"]["verdict"], few["descriptors"]["got"]), ("warning", "190, for 7 workers"))
+        few = self.doctor(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (154, 154)))
+        self.assertEqual((few["descriptors"]["verdict"], few["descriptors"]["got"]), ("warning", "154, for 7 workers"))
         long = os.path.join(self.folder, "x" * 100)
         os.mkdir(long)
         temporary = self.doctor(env={**os.environ, "TMPDIR": long})["temporary"]
@@ -151,6 +158,14 @@ class FirstMinutesTest(harness.TroupeTestCase):
         self.assertIn('policy_mapping: {"scout*": "scout", "base": "base"}', text)
         self.troupe("train", "mine.yaml", "--name", "run", "--directory", self.path("runs"), *SMALL, cwd=self.path("configs"))
         self.assertEqual(sorted(self.summary("run")["policies"]), ["base", "scout"])
+
+    def test_an_environment_whose_seed_repeats_nothing_is_a_warning(self):
+        self.write("unseeded.py", ENVIRONMENT + UNSEEDED)
+        said = self.troupe("init", "unseeded.py:Unseeded", "--python", sys.executable).stdout
+        self.assertIn("broken: determinism: ", said)
+        self.assertIn("\nwarning: a seed does not repeat an episode, training works all the same: ", said)
+        self.assertTrue(said.endswith("train unseeded.yaml\n"), said)
+        self.troupe("train", "unseeded.yaml", "--name", "run", *SMALL)
 
     def test_a_file_that_appears_meanwhile_stays(self):
         self.write("my_env.py", ENVIRONMENT)

@@ -157,6 +157,75 @@ class PythonApiTest(harness.RunningTestCase):
         self.assertEqual(len(said), 4, "nobody trains it: nothing is saved")
         self.assertEqual(process.wait(30), 0)
 
+    def test_rllibs_example_of_cars_and_a_traffic_light(self):
+        """One function over agents with different spaces, three policies as 4-tuples, as RLlib's documentation of multi-agent configurations has it."""
+        self.write("crossing.py", textwrap.dedent("""
+            import random
+            import numpy as np
+            from gymnasium.spaces import Box, Discrete
+
+            car_obs_space, light_obs_space = Box(-10.0, 10.0, (4,)), Box(0, 1, (2, 2), np.uint8)
+            car_act_space, light_act_space = Discrete(3), Discrete(2)
+
+            class Crossing:
+                def __init__(self):
+                    self.possible_agents = ["car_0", "car_1", "traffic_light_1"]
+                    self.observation_spaces = {"car_0": car_obs_space, "car_1": car_obs_space, "traffic_light_1": light_obs_space}
+                    self.action_spaces = {"car_0": car_act_space, "car_1": car_act_space, "traffic_light_1": light_act_space}
+
+                def observe(self):
+                    return {agent: np.zeros(space.shape, space.dtype) for agent, space in self.observation_spaces.items()}
+
+                def reset(self, *, seed=None, options=None):
+                    self.t = 0
+                    return self.observe(), {}
+
+                def step(self, action_dict):
+                    self.t += 1
+                    return self.observe(), {agent: float(action) for agent, action in action_dict.items()}, {"__all__": self.t == 5}, {"__all__": False}, {}
+
+            def policy_mapping_fn(agent_id, *args, **kwargs):
+                return "traffic_light" if agent_id.startswith("traffic_light_") else random.choice(["car1", "car2"])
+        """))
+        said = self.user("""
+            from crossing import Crossing, car_act_space, car_obs_space, light_act_space, light_obs_space, policy_mapping_fn
+
+            config = (
+                troupe.Config()
+                .environment(Crossing, python={"processes": 1})
+                .multi_agent(
+                    policies={
+                        "car1": (None, car_obs_space, car_act_space, {"gamma": 0.85}),
+                        "car2": (None, car_obs_space, car_act_space, {"gamma": 0.99}),
+                        "traffic_light": (None, light_obs_space, light_act_space, {}),
+                    },
+                    policy_mapping_fn=policy_mapping_fn,
+                )
+                .training(name="ippo", train_batch_size=100, minibatch_size=50, num_epochs=1)
+                .env_runners(num_workers=1, num_envs_per_worker=2)
+                .stop(env_steps=400)
+                .evaluation(episodes=20)
+            )
+            run = config.train(name="run", progress=False)
+            played = run.evaluate(20).per_episode
+            of = {agent: sorted({episode["agents"][agent]["policy"] for episode in played}) for agent in Crossing().possible_agents}
+            print(run.state, of)
+        """)
+        self.assertEqual(said, ["finished {'car_0': ['car1', 'car2'], 'car_1': ['car1', 'car2'], 'traffic_light_1': ['traffic_light']}"])
+
+    def test_an_environment_knows_which_of_the_run_it_is(self):
+        walk = WALK.replace("steps=5, fails=False):", "steps=5, fails=False, *, worker_index, env_index, port=0):\n        with open('made', 'a') as file:"
+                            "\n            file.write(f'{worker_index} {env_index} {port}\\n')")
+        said = self.user(walk, WALKS, """
+            settings(Walk, port="${env_index}").env_runners(num_workers=2, num_envs_per_worker=2).train(name="run", progress=False)
+            made = [tuple(map(int, line.split())) for line in open("made")]
+            print(all(env == port for _, env, port in made), min(env for _, env, _ in made))
+            played = [(env, worker) for worker, env, _ in made if env >= 0]
+            print(sorted({env for env, _ in played if env < 4}), sorted({worker for _, worker in played if _ < 4}), len(played) == len(set(played)))
+            print(sorted(env for env, _ in played if env >= 4))
+        """)
+        self.assertEqual(said, ["True -1", "[0, 1, 2, 3] [0, 1] True", "[4, 5]"])
+
     @staticmethod
     def config_of(text):
         names = {}

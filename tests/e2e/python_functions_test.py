@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -250,6 +251,23 @@ class PythonFunctionsTest(harness.RunningTestCase):
         process.terminate()
         self.assertEqual(process.wait(30), 0, self.log_text())
         self.assert_adds_up(self.summary("run"), 500)
+
+    def test_a_signal_ends_the_trial_of_a_resume_in_order(self):
+        fixed = ("--set", "multi_agent.policy_mapping={player_0: main, player_1: other}")
+        self.troupe("train", self.game("paper", 1000, 0), "--name", "run", "--set", "evaluation.at_end=false", *fixed)
+        before = self.hashes_below("runs", "run", "checkpoints")
+        self.write("opponents.py", OPPONENTS + "def paper(observations, rows):\n    open('asked', 'w').close()\n    time.sleep(1000)\n")
+        for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
+            process = self.start("--resume", "run", "--set", "stop.env_steps=2000")
+            self.await_true(lambda: os.path.exists(self.path("asked")), "the trial")
+            process.send_signal(number)
+            self.assertEqual(process.wait(20), code, self.log_text())
+            self.assert_nothing_left()
+            os.remove(self.path("asked"))
+        self.assertEqual(self.hashes_below("runs", "run", "checkpoints"), before)
+        self.write("opponents.py", OPPONENTS)
+        self.troupe("train", "--resume", "run", "--set", "stop.env_steps=2000")
+        self.assertEqual(self.summary("run")["env_steps"], 2000)
 
     def test_a_process_that_dies_costs_episodes_and_no_more(self):
         self.troupe("train", self.game("mortal", 6000, 2), "--name", "run", "--set", "evaluation.at_end=false")

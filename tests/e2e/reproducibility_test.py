@@ -120,7 +120,7 @@ evaluation: {episodes: 6}
                    for _ in range(2)]
         self.assertEqual(self.hashes_below("runs", "run"), before)
         self.assertEqual(results[0], results[1])
-        self.assertEqual(set(results[0]), {"episodes", "episodes_cut", "return_sum", "return_mean", "agents", "episode_length", "seed", "per_episode"})
+        self.assertEqual(set(results[0]), {"episodes", "episodes_cut", "return_sum", "return_mean", "agents", "episode_length", "infos", "seed", "per_episode"})
         self.assertEqual(results[0]["episodes"], 20)
         self.assertEqual(sorted(results[0]["agents"]), ["agent_0", "agent_1", "agent_2"])
         for value in (results[0]["return_sum"], results[0]["return_mean"], *results[0]["agents"].values()):

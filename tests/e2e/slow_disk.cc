@@ -1,7 +1,7 @@
-// Preloaded into a learner by slow_import_test.py and tests/fault/kills.py: reads of files whose path holds
-// $SLOW_DISK_PART wait while the file $SLOW_DISK_FILE exists, like reads from a file server that does not answer. Where
-// $SLOW_DISK_SYNCS is set, their fsync waits, too, after so many that came while that file was there. A call that waits
-// first makes the file $SLOW_DISK_FILE.waits.
+// Preloaded by pruned_checkpoint_test.py, and into a learner by slow_import_test.py and tests/fault/kills.py: reads of
+// files whose path holds $SLOW_DISK_PART wait while the file $SLOW_DISK_FILE exists, like reads from a file server that
+// does not answer. Where $SLOW_DISK_SYNCS is set, their fsync waits, too, after so many that came while that file was
+// there. A call that waits first makes the file $SLOW_DISK_FILE.waits.
 
 #include <dlfcn.h>
 #include <fcntl.h>

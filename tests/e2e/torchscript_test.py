@@ -9,6 +9,8 @@ import json
 import os
 import shutil
 import signal
+import struct
+import zipfile
 
 import harness
 import networks
@@ -137,6 +139,83 @@ class TorchScriptTest(harness.RunningTestCase):
         self.assertIn("this worker does not permit", self.fails("worker", "--learner", address, "--allow-torchscript", "other.pt", code=REFUSED))
         self.troupe("worker", "--learner", address, "--allow-torchscript", "cartpole_torchscript.pt")
         self.assertEqual(learner.wait(60), 0, self.log_text())
+
+    def make_module_wait(self):
+        """Its forward counts in the file `gate` while that holds more than 0. The code of a module is text in its archive."""
+        path, head = self.path("cartpole_torchscript.pt"), b"    _0 = (body)"
+        with zipfile.ZipFile(path) as archive:
+            entries = {entry.filename: archive.read(entry) for entry in archive.infolist()}
+        code, = (name for name in entries if name.endswith("/code/__torch__.py"))
+        self.assertEqual(entries[code].count(head), 1)
+        entries[code] = entries[code].replace(head, b"    gate = torch.from_file(\"gate\", True, 1)\n    while bool(torch.gt(gate, 0.)):\n"
+                                                    b"      gate = torch.add_(gate, 1.)\n" + head)
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, data in entries.items():
+                archive.writestr(name, data)
+
+    def set_gate(self, value):
+        with open(self.path("gate"), "r+b" if os.path.exists(self.path("gate")) else "wb") as file:
+            file.write(struct.pack("f", value))  # in its place: it is mapped
+
+    def gate(self):
+        with open(self.path("gate"), "rb") as file:
+            return struct.unpack("f", file.read())[0]
+
+    def test_a_signal_ends_a_start_that_waits_for_a_module(self):
+        self.make_module_wait()
+        self.set_gate(0)
+        config = ["cartpole_torchscript.yaml", "--workers", "0", *FAST, "--set", "stop.env_steps=512"]
+        self.troupe("train", *config, "--name", "run")
+        for code, *command in ((143, "train", *config, "--name", "new"), (143, "train", "--resume", "run", "--set", "stop.env_steps=1024"),
+                               (-signal.SIGTERM, "evaluate", "run"), (-signal.SIGTERM, "watch", "run")):
+            with self.subTest(command=command):
+                self.set_gate(1)
+                process = self.start_program(*command)
+                self.await_true(lambda: self.gate() > 1, "the module's forward")
+                process.send_signal(signal.SIGTERM)
+                self.assertEqual(process.wait(20), code, self.log_text())
+                self.assert_nothing_left()
+        self.assertFalse(os.path.exists(self.path("runs", "new")))
+        self.set_gate(0)
+        self.troupe("train", "--resume", "run", "--set", "stop.env_steps=1024")
+
+    def ends_at_a_signal(self, process, asks=()):
+        """While a forward hangs, which what `asks` begins, or `process` itself."""
+        self.set_gate(1)
+        if asks:
+            self.start_program(*asks)
+        self.await_true(lambda: self.gate() > 1, "a forward")
+        process.send_signal(signal.SIGTERM)
+        try:
+            return process.wait(30)
+        finally:
+            self.set_gate(0)
+
+    def takes_signals(self, process):
+        """Until it plays, a signal ends it by itself."""
+        with open(f"/proc/{process.pid}/status") as file:
+            caught, = (int(line.split()[1], 16) for line in file if line.startswith("SigCgt"))
+        return bool(caught >> signal.SIGTERM - 1 & 1)
+
+    def test_a_signal_ends_what_a_forward_holds_up(self):
+        self.make_module_wait()
+        self.set_gate(0)
+        self.troupe("train", "cartpole_torchscript.yaml", "--workers", "0", *FAST, "--set", "stop.env_steps=512", "--name", "run")
+        with self.subTest("evaluate"):
+            process = self.start_program("evaluate", "run", "--episodes", "1000000")
+            self.await_true(lambda: self.takes_signals(process), "the evaluation")
+            self.assertEqual(self.ends_at_a_signal(process), 143, self.log_text())
+        with self.subTest("watch"):
+            process = self.start_program("watch", "run", "--episodes", "1000000")
+            self.await_true(lambda: self.takes_signals(process), "the show")
+            self.assertEqual(self.ends_at_a_signal(process), 143, self.log_text())
+        with self.subTest("serve"):
+            address = "unix:" + self.path("s")
+            kept = self.path("runs", "run", "torchscript", f"{self.hash_of('cartpole_torchscript.pt')}.pt")
+            process = self.start_program("serve", "run", "--listen", address, "--allow-torchscript", kept)
+            self.await_true(lambda: "policy server ready" in self.log_text(), "the policy server")
+            code = self.ends_at_a_signal(process, ("query", address, "--policy", "default_policy", "--obs", "[0.1, 0, 0, 0]"))
+            self.assertEqual(code, 143, self.log_text())
 
     def test_what_is_no_module_is_said_before_there_is_a_run(self):
         self.write("cartpole_torchscript.pt", "no archive")

@@ -18,7 +18,7 @@ class TutorialTest(pages.PageTestCase):
         self.assertGreater(trained, 20)
         self.assertLess(random, 4)
         slow, fast = re.findall(r"^0\.\d+ (\S+)$", outputs[".venv/bin/python rates.py"], re.M)
-        self.assertGreater(float(fast), float(slow) + 2)
+        self.assertGreater(float(fast), float(slow) + 1)
         for name in ("orchard.png", "rates.png"):
             with open(self.path(name), "rb") as picture:
                 self.assertEqual(picture.read(8), b"\x89PNG\r\n\x1a\n")

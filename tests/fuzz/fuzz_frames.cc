@@ -20,21 +20,25 @@ struct Passed {
   rpc::FrameLimits limits{.max_message_bytes = 1000};
   rpc::FrameTotals totals{limits, absl::ZeroDuration()};
   rpc::FrameGuard guard;
-  std::string held;    ///< of the client, not taken yet
-  std::string passed;  ///< to the server
-  std::string said;    ///< by the guard
+  std::string held, answers;   ///< of the client and of the server, not taken yet
+  std::string passed, served;  ///< to the server, and to the client
+  std::string said;            ///< by the guard
+  uint64_t granted = 0;
 
-  Passed() : guard(limits, &totals, absl::ZeroDuration()) {}
+  Passed() : guard(limits, &totals, "10.0.0.1", absl::ZeroDuration()) {}
 
   void Send(std::string_view bytes) {
     held.append(bytes);
     Advance();
   }
   void Answer(std::string_view bytes) {
-    while (!bytes.empty()) {
-      bytes.remove_prefix(guard.OnServerBytes(bytes));
-      Advance();
-    }
+    answers.append(bytes);
+    Advance();
+    const uint64_t half = guard.withheld() / 2;
+    if (half == 0 || half >= 1 << 30) return;
+    guard.Grant(half);
+    granted += half;
+    Advance();
   }
   void Advance() {
     const bool over = guard.violation().has_value();
@@ -46,8 +50,15 @@ struct Passed {
       TROUPE_CHECK(!over || now.taken == 0);
       passed.append(held, 0, now.kept);
       held.erase(0, now.taken);
-      more = now.taken > 0;
+      const rpc::FrameGuard::Passed back = guard.OnServerBytes(answers.data(), answers.size(), absl::Seconds(1));
+      TROUPE_CHECK(back.kept <= back.taken && back.taken <= answers.size());
+      served.append(answers, 0, back.kept);
+      answers.erase(0, back.taken);
+      more = now.taken > 0 || back.taken > 0;
     }
+    const uint64_t given = rpc::FrameGuard::kFirstWindow + granted;
+    TROUPE_CHECK(guard.violation().has_value() || guard.window() <= given);
+    TROUPE_CHECK(guard.violation().has_value() || guard.unfinished_bytes() + guard.waiting_bytes() <= given);
     TROUPE_CHECK(totals.silent_calls >= 0 && totals.silent_calls <= limits.max_open_calls);
     TROUPE_CHECK(totals.unserved_calls >= 0 && totals.unserved_calls <= limits.max_open_calls);
   }

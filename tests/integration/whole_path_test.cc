@@ -171,7 +171,10 @@ TEST_F(WholePathTest, SamplingOverlapsTheUpdateAtLagOne) {
 
 TEST_F(WholePathTest, CompleteEpisodes) { Train(Resolve({"batch_mode=complete_episodes"}), 2, 4); }
 
-TEST_F(WholePathTest, ContinuousActions) { Train(Resolve({"env.args={continuous_actions: true}"}), 2, 4); }
+// The fake trainer has no moments of observations.
+TEST_F(WholePathTest, ContinuousActions) {
+  Train(Resolve({"env.args={continuous_actions: true}", "algorithm.normalize_observations=false"}), 2, 4);
+}
 
 TEST_F(WholePathTest, BytesMasksAndMixedActions) {
   const config::ResolvedRun run = Resolve({"env.name=testing/signals", "env.args={hybrid: true}"});

@@ -119,6 +119,11 @@ class CiStages(unittest.TestCase):
         self.assertRegex(self.run_ci("release")[1], r"(?m)^auto$")
         self.assertRegex(self.run_ci("release", TROUPE_TORCH_PYTHON="/mine")[1], r"(?m)^/mine$")
 
+    def test_the_clients_in_go_and_java_run_at_a_landing(self):
+        self.stand_in("troupe", 'echo "clients: $TROUPE_TEST_CLIENTS"\n')
+        self.assertRegex(self.run_ci("release")[1], r"(?m)^clients: 1$")
+        self.assertRegex(self.run_ci("release", TROUPE_TEST_CLIENTS="0")[1], r"(?m)^clients: 0$")
+
     def test_a_stage_by_its_name(self):
         status, text = self.run_ci("clang thread safety")
         self.assertEqual((status, self.counts(text)), (0, (1, 0, 0)), text)

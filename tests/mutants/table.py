@@ -169,7 +169,8 @@ MUTANTS = [
            (ROLLOUT, "EvaluatorTest.*")),
     mutant("the_world_is_drawn_upside_down", "lib/render/raster_canvas.cc", "origin_.y - scale_ * point.y", "origin_.y + (MUTANT ? 1 : -1) * scale_ * point.y",
            ("render_test", "RasterCanvasTest.*")),
-    mutant("the_worst_episode_is_filmed", "lib/run/episode_video.cc", "std::max_element(each.begin()", "(MUTANT ? std::min_element(each.begin(), each.end(), by_return) : std::max_element(each.begin()",
+    mutant("the_worst_episode_is_filmed", "lib/run/episode_video.cc", "std::max_element(each.begin(), each.end(), by_return)",
+           "(MUTANT ? std::min_element(each.begin(), each.end(), by_return) : std::max_element(each.begin(), each.end(), by_return))",
            ("run_test", "EpisodeVideoTest.*")),
 
     # --- grants and batches
@@ -261,7 +262,7 @@ MUTANTS = [
            "if (MUTANT || epoch == learner_epoch_) return absl::OkStatus();", (STORAGE, "*")),
 
     # --- streams of queries
-    mutant("an_answer_that_nobody_reads_is_held", "lib/rpc/query_stream.cc", "if (writing_since_ && now -", "if (!MUTANT && writing_since_ && now -",
+    mutant("an_answer_that_nobody_reads_is_held", "lib/rpc/answer_stream.cc", "if (writing_since_ && now -", "if (!MUTANT && writing_since_ && now -",
            ("rpc_query_test", "QueryStreamTest.WhoDoes*")),
     mutant("one_address_takes_all_streams", "lib/rpc/address_shares.cc", "if (is_full || of_address >= most_of_address) {",
            "if (is_full || (!MUTANT && of_address >= most_of_address)) {", ("rpc_query_test", "QueryStreamTest.OneAddress*")),
@@ -421,6 +422,8 @@ MUTANTS = [
            (CORE, "MappoTricksTest.AFrozenCritic*")),
     mutant("return_moments_count_rows_that_the_critic_skips", UPDATER, "const policy::RunningMoments moments = MomentsOf(advantages.returns, 1, prepared.uses().in_value());",
            "const policy::RunningMoments moments =\n        MomentsOf(advantages.returns, 1, MUTANT ? prepared.uses().counted() : prepared.uses().in_value());", (PARITY, "*MappoParity*")),
+    mutant("critics_do_not_learn_dead_rows_by_default", "lib/training/core/on_policy_options.h", "bool use_value_active_masks = false;",
+           "bool use_value_active_masks = MUTANT;", (CORE, "*DeadRowsTest*")),
     mutant("observation_moments_count_dead_rows", "lib/training/core/prepared_batch.cc", "MomentsOf(batch.obs.data, spec.observation_size(), batch.obs.stride, active());",
            "MomentsOf(batch.obs.data, spec.observation_size(), batch.obs.stride, MUTANT ? uses_.counted() : active());", (CORE, "PreparedBatchTest.Kernels*")),
     mutant("rate_adapts_to_the_mean_of_all_epochs", UPDATER, "AdaptRate(report.last_statistics[0], &work.resident, settings);",

@@ -76,7 +76,7 @@ const json& DistributionRecord() {
 constexpr size_t kPpoCases = 3;
 constexpr size_t kConvolutionCases = 7;
 constexpr size_t kLeafCases = 4;
-constexpr size_t kRecurrentCases = 4;
+constexpr size_t kRecurrentCases = 5;
 constexpr size_t kDistributionCases = 6;
 constexpr size_t kLayersCases = 5;
 constexpr size_t kMappoCases = 8;

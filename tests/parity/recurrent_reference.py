@@ -188,6 +188,10 @@ CASES = [
          spec=dict(SPEC, action=[dict(discrete=4)], actor_core="none", critic_core="lstm", sequence_length=6),
          options=dict(ppo.BASE, minibatch_size=11),
          value_moments=dict(count=100.0, mean=[-0.5], variance=[1.5]), context=dict(seed=8, iteration=2, env_steps=100)),
+    # So many sequences in a minibatch, of which so few are long, that whole vectors of 8 and of 16 lanes end before the last step.
+    dict(name="sequences_in_more_than_two_vectors", segment_lengths=[6, 1, 2, 6, 3, 1, 4, 2, 6, 1, 3, 5] * 4, inactive_rows=False, numbers_seed=5,
+         spec=dict(SPEC, action=[dict(discrete=3)], core_size=3, sequence_length=6), options=dict(ppo.BASE, minibatch_size=80),
+         value_moments=dict(count=100.0, mean=[-0.5], variance=[1.5]), context=dict(seed=9, iteration=3, env_steps=100)),
 ]
 
 

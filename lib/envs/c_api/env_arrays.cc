@@ -1,6 +1,7 @@
 #include "lib/envs/c_api/env_arrays.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -126,7 +127,7 @@ struct TroupeArrayEnv final : public troupe::env::StepWriter {
   void Begin() {
     std::fill(flags_.begin(), flags_.end(), uint8_t{0});
     std::fill(rewards_.begin(), rewards_.end(), 0.0f);
-    std::fill(infos_.begin(), infos_.end(), 0.0);
+    std::fill(infos_.begin(), infos_.end(), std::nan(""));
   }
   void End() {
     const bool over = Row(kFlagRows)[0] != 0 || Row(kFlagRows)[1] != 0;

@@ -34,7 +34,7 @@ typedef struct TroupeArrays {
   uint8_t* action_masks;
   float* states;  /* [state_rows, state_size] */
   float* rewards; /* [N], of the last call */
-  double* infos;  /* [N, num_info_columns], of the last call */
+  double* infos;  /* [N, num_info_columns], of the last call; NaN where it gave none */
   /* [5, N] and two more: observed in the last call; ready, acts in the next step; terminated; truncated (ended alone in
    * the last call); agent mask; then whether the episode has been terminated, truncated. */
   uint8_t* flags;

@@ -11,7 +11,7 @@ AdmissionLimits AdmissionLimitsFor(int64_t max_descriptors) {
   AdmissionLimits limits;
   limits.total = std::clamp<int64_t>((max_descriptors - reserved) / kDescriptorsPerConnection, 4, kMaxConnections);
   limits.kept = std::min(kKeptConnections, limits.total / 4);
-  limits.per_host = std::max<int64_t>(1, limits.total / 2);
+  limits.per_host = std::max<int64_t>(1, limits.total * 5 / 8);
   limits.newcomers = std::min(kMaxNewcomers, limits.per_host);
   limits.unserved = std::min(kMaxUnservedConnections, limits.per_host);
   return limits;

@@ -15,7 +15,7 @@ namespace troupe::rpc {
 /// it has without a valid call so far.
 constexpr int64_t kMaxConnections = 8192;
 constexpr int64_t kKeptConnections = 8;
-constexpr int64_t kMaxNewcomers = 1024;
+constexpr int64_t kMaxNewcomers = 4096;
 constexpr int64_t kMaxUnservedConnections = 128;
 /// Descriptors that connections leave to the rest of the process, and that each of them takes: the client's, our end
 /// towards gRPC, and gRPC's.

@@ -145,7 +145,7 @@ TEST_F(AdmissionTest, WhoGoesLeavesAPlace) {
 
 TEST(AdmissionLimitsTest, FollowTheDescriptors) {
   EXPECT_EQ(AdmissionLimitsFor(1 << 20).total, kMaxConnections);
-  EXPECT_EQ(AdmissionLimitsFor(1 << 20).per_host, kMaxConnections / 2);
+  EXPECT_EQ(AdmissionLimitsFor(1 << 20).per_host, kMaxConnections * 5 / 8);
   EXPECT_EQ(AdmissionLimitsFor(1 << 20).newcomers, kMaxNewcomers);
   EXPECT_EQ(AdmissionLimitsFor(1 << 20).unserved, kMaxUnservedConnections);
   EXPECT_EQ(AdmissionLimitsFor(1 << 20).kept, kKeptConnections);

@@ -31,13 +31,14 @@ Descriptor Accept(int listener) {
   return Descriptor(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
 }
 
-/// Whether more newcomers than half of what the kernel keeps wait at a TCP listener: beyond all of it, who comes hears
+/// True when the kernel's queue of a TCP listener is over seven eighths full. A client that meets a full one hears
 /// nothing for a second and more.
 bool QueueIsLong(int listener) {
   tcp_info info{};
   socklen_t bytes = sizeof(info);
   // Of a listener these two are the queue's length and its limit.
-  return getsockopt(listener, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 && 2 * info.tcpi_unacked > info.tcpi_sacked;
+  return getsockopt(listener, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
+         8 * info.tcpi_unacked > 7 * info.tcpi_sacked;
 }
 
 void Pause(absl::Duration duration) { poll(nullptr, 0, static_cast<int>(absl::ToInt64Milliseconds(duration))); }

@@ -119,7 +119,7 @@ TEST_F(ConnectionAcceptorTest, HandsOverWhoComes) {
   EXPECT_EQ(fcntl(accepted_[0].fd(), F_GETFL) & O_NONBLOCK, O_NONBLOCK);
 }
 
-TEST_F(ConnectionAcceptorTest, WhoIsNotWantedYetWaitsUntilTheKernelsQueueIsHalfFull) {
+TEST_F(ConnectionAcceptorTest, WhoIsNotWantedYetWaitsUntilTheKernelsQueueIsAlmostFull) {
   wants_ = false;
   std::vector<Descriptor> clients;
   clients.push_back(Connect());
@@ -132,10 +132,10 @@ TEST_F(ConnectionAcceptorTest, WhoIsNotWantedYetWaitsUntilTheKernelsQueueIsHalfF
   std::ifstream file("/proc/sys/net/core/somaxconn");
   size_t longest = 0;
   ASSERT_TRUE(file >> longest);
-  const size_t half = std::min<size_t>(longest, 4096) / 2;
+  const size_t waiting = std::min<size_t>(longest, 4096) * 7 / 8;
   const ManyDescriptors many;
-  ASSERT_GT(many.limit(), half + 1000) << "ulimit -Hn is too low for this test";
-  while (clients.size() <= half) clients.push_back(Connect());
+  ASSERT_GT(many.limit(), waiting + 1000) << "ulimit -Hn is too low for this test";
+  while (clients.size() <= waiting) clients.push_back(Connect());
   acceptor_->Step(absl::Milliseconds(50));
   EXPECT_EQ(accepted_.size(), 1u);
   clients.push_back(Connect());

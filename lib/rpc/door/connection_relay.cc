@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,6 +28,10 @@ constexpr absl::Duration kSweepInterval = absl::Milliseconds(100);
 constexpr absl::Duration kLeaveTimeout = absl::Seconds(2);
 constexpr absl::Duration kRelayWarningInterval = absl::Seconds(10);
 constexpr int kSocketBufferBytes = 1 << 20;
+// Newcomers without a place whose sockets stay open, so that nothing that they send takes from them why.
+constexpr size_t kMaxTurnedAway = 32;
+// Less is not worth a frame, unless it is all that there is.
+constexpr uint64_t kLeastGrant = 16 << 10;
 
 struct SocketPair {
   Descriptor ours, grpcs;
@@ -86,7 +91,7 @@ void ConnectionRelay::Accept(Descriptor client, const Peer& peer) {
   const absl::Duration now = options_.clock->SteadyNow();
   EndIdle(peer.host, now);
   const Admission::Decision decision = admission_.Decide(newcomer);
-  if (decision.evict.has_value()) Remove(*decision.evict);
+  if (decision.evict.has_value()) RemoveFor(*decision.evict, DoorReason::kNoPlace, "a newcomer has its place", now);
   Entry entry;
   entry.peer = peer;
   entry.since = entry.active_at = now;
@@ -94,10 +99,21 @@ void ConnectionRelay::Accept(Descriptor client, const Peer& peer) {
   entry.own = newcomer.own;
   entry.host_of_worker = newcomer.host_of_worker;
   entry.unwanted = !wants_newcomers();
-  if (!decision.admit) return Warn(entry, "there are too many connections", now);
+  if (!decision.admit) {
+    const std::string why =
+        absl::StrCat("no place: there are ", num_connections(), " connections, at most ", options_.admission.total,
+                     ", and ", options_.admission.per_host, " of one address");
+    RelayedConnection::TurnAway(client, why);
+    if (turned_away_.size() == kMaxTurnedAway) turned_away_.pop_front();
+    turned_away_.emplace_back(now + kLeaveTimeout, std::move(client));
+    return TellClosed(entry, DoorReason::kNoPlace, why, now);
+  }
   const int64_t id = next_id_++;
-  if (!Watch(client.fd(), EventKey(id, false))) return Warn(entry, "there is no memory for it", now);
-  entry.connection = std::make_unique<RelayedConnection>(std::move(client), options_.frames, &totals_, &buffers_, now);
+  if (!Watch(client.fd(), EventKey(id, false))) {
+    return TellClosed(entry, DoorReason::kNoPlace, "there is no memory for it", now);
+  }
+  entry.connection =
+      std::make_unique<RelayedConnection>(std::move(client), peer.host, options_.frames, &totals_, &buffers_, now);
   Entry& added = entries_.emplace(id, std::move(entry)).first->second;
   admission_.Add(id, peer.host);
   // Its greeting is there already, most likely; until it is read this is a silent connection, the first to go.
@@ -114,7 +130,7 @@ void ConnectionRelay::EndIdle(const std::string& host, absl::Duration now) {
     idle.pop_back();
     const auto found = entries_.find(id);
     if (found == entries_.end() || !IsIdle(found->second, now)) continue;
-    return End(id, "it was idle, and there are many", now);
+    return End(id, DoorReason::kIdle, "it was idle, and there are many", now);
   }
 }
 
@@ -149,8 +165,7 @@ void ConnectionRelay::HandOver(int64_t id, Entry& entry, absl::Duration now) {
   entry.handed_over_at = now;
   active_.insert(id);
   if (MakeServerEnd(id, entry)) return;
-  Warn(entry, "no file descriptor is left (ulimit -n)", now);
-  Remove(id);
+  RemoveFor(id, DoorReason::kNoPlace, "no file descriptor is left (ulimit -n)", now);
 }
 
 bool ConnectionRelay::MakeServerEnd(int64_t id, Entry& entry) {
@@ -184,14 +199,14 @@ bool ConnectionRelay::MakePlace(absl::Duration now) {
   while (admission_.unserved_full()) {
     const int64_t first = *admission_.FirstUnservedToGo();
     const Entry& entry = entries_.at(first);
-    if (options_.peers->IsWorker(entry.name)) {
-      // It has been let in, and waits for something to be sent to it.
+    if (options_.peers->IsWorker(entry.name) || entry.connection->guard().request_pending()) {
+      // It has been let in, or has asked: what it waits for is ours to send.
       admission_.SetProgress(first, FrameGuard::Progress::kServed);
       continue;
     }
     next_place_ = entry.handed_over_at + options_.unserved_stay;
     if (next_place_ > now) return false;
-    Remove(first);
+    RemoveFor(first, DoorReason::kNoCall, "it made no valid call while others waited", now);
   }
   return true;
 }
@@ -251,23 +266,19 @@ void ConnectionRelay::TakeEvents() {
 }
 
 void ConnectionRelay::Advance(int64_t id, Entry& entry, absl::Duration now) {
-  const bool waited = entry.waits;
-  const int max_reads = MaxReads(id, entry);
-  if (waited && !entry.waits) entry.connection->RestartMessages(now);
-  const bool large = IsLarge(id, entry);
-  const uint64_t received = entry.connection->received_bytes();
   const uint64_t call_frames = entry.connection->guard().num_call_frames();
   const int64_t refused = totals_.num_refused;
-  const bool more = entry.connection->Advance(now, max_reads);
+  const bool more = entry.connection->Advance(now);
+  for (int64_t i = refused; i < totals_.num_refused; ++i) options_.counts->Add(totals_.refused_for);
   if (totals_.num_refused > refused) Tell(refused_, "call refused", entry, totals_.last_refusal, now);
-  if (large) bytes_in_turn_ += entry.connection->received_bytes() - received;
   if (entry.connection->guard().num_call_frames() != call_frames) entry.active_at = now;
-  BookUnfinished(id, entry, now);
+  BookMessages(entry, now);
+  GrantWindow(id, entry, now);
   admission_.SetProgress(id, entry.connection->guard().progress());
   const std::optional<FrameGuard::Violation>& violation = entry.connection->guard().violation();
-  if (violation.has_value() && !entry.warned) {
-    entry.warned = true;
-    Warn(entry, violation->what, now);
+  if (violation.has_value() && !entry.told) {
+    entry.told = true;
+    TellClosed(entry, violation->reason, violation->what, now);
   }
   if (entry.connection->done()) return Remove(id);
   if (more) active_.insert(id);
@@ -284,8 +295,8 @@ void ConnectionRelay::AwaitHandOver(int64_t id, Entry& entry, absl::Duration now
   if (entry.unwanted && !wants_newcomers() && greeted_.count(id) == 0 && !entry.host_of_worker) {
     const auto of_host = greeted_by_host_.find(entry.peer.host);
     if (of_host != greeted_by_host_.end() && 4 * of_host->second > greeted_.size()) {
-      Warn(entry, "too many newcomers at once", now);
-      return Remove(id);
+      entry.connection->TurnAway("too many newcomers at once");
+      return RemoveFor(id, DoorReason::kNoPlace, "too many newcomers at once", now);
     }
   }
   AddGreeted(id, entry);
@@ -301,110 +312,144 @@ void ConnectionRelay::RemoveGreeted(int64_t id, const Entry& entry) {
   if (--of_host->second == 0) greeted_by_host_.erase(of_host);
 }
 
-int ConnectionRelay::MaxReads(int64_t id, Entry& entry) {
-  entry.waits = false;
-  if (entry.worker) return RelayedConnection::kMovesPerTurn;
-  // One buffer at a time, so that what many connections have together is known before they have much more.
-  if (unfinished_others_ < options_.unfinished.others_in_turn && bytes_in_turn_ < options_.unfinished.bytes_in_turn) {
-    return 1;
-  }
-  entry.waits =
-      IsLarge(id, entry) && (id != large_.begin()->second || bytes_in_turn_ >= options_.unfinished.bytes_in_turn);
-  return entry.waits ? 0 : 1;
-}
-
-void ConnectionRelay::BookUnfinished(int64_t id, Entry& entry, absl::Duration now) {
+void ConnectionRelay::BookMessages(Entry& entry, absl::Duration now) {
   const FrameGuard& guard = entry.connection->guard();
-  const uint64_t bytes = guard.violation().has_value() ? 0 : guard.unfinished_bytes();
-  const bool more = bytes > entry.unfinished;
-  UnfinishedOf(entry.worker) += bytes - entry.unfinished;
-  if (!entry.worker) BookLarge(id, entry, bytes);
-  entry.unfinished = bytes;
+  uint64_t bytes = guard.violation().has_value() ? 0 : guard.unfinished_bytes();
+  // A worker's requests are answered when the learner needs no more of them.
+  if (!guard.violation().has_value() && !entry.worker) bytes += guard.waiting_bytes();
+  const bool more = bytes > entry.bytes;
+  BytesOf(entry.worker) += bytes - entry.bytes;
+  entry.bytes = bytes;
+  BookShared(entry);
   if (!more) return;
-  if (!entry.worker && unfinished_others_ > options_.unfinished.others) PromoteWorkers();
-  if (UnfinishedOf(entry.worker) > (entry.worker ? options_.unfinished.workers : options_.unfinished.others)) {
-    EndSlowest(entry.worker, now);
+  if (!entry.worker && bytes_of_others_ > options_.messages.others) PromoteWorkers();
+  if (BytesOf(entry.worker) > (entry.worker ? options_.messages.workers : options_.messages.others)) {
+    EndSlowest(entry.worker, absl::ZeroDuration(), now);
   }
 }
 
-void ConnectionRelay::BookLarge(int64_t id, Entry& entry, uint64_t bytes) {
-  const bool less = bytes < entry.unfinished;
-  const bool large = bytes > options_.unfinished.small;
-  if (less || !large) large_.erase({entry.turn, id});
-  if (large && !IsLarge(id, entry)) {
-    entry.turn = next_turn_++;
-    large_.insert({entry.turn, id});
-  }
-  // Who waited may go on.
-  if (less) {
-    for (const auto& [turn, waiting] : large_) active_.insert(waiting);
-  }
+void ConnectionRelay::BookShared(Entry& entry) {
+  const FrameGuard& guard = entry.connection->guard();
+  const bool counts = !entry.worker && !guard.violation().has_value();
+  const uint64_t has = counts ? guard.window() + entry.bytes : 0;
+  const uint64_t shared = has - std::min(has, options_.messages.window);
+  shared_ += shared - entry.shared;
+  entry.shared = shared;
 }
 
-void ConnectionRelay::ActivateFirstLarge() {
-  if (!large_.empty()) active_.insert(large_.begin()->second);
+void ConnectionRelay::GrantWindow(int64_t id, Entry& entry, absl::Duration now) {
+  FrameGuard& guard = entry.connection->guard();
+  const MessageLimits& limits = options_.messages;
+  const uint64_t wanted = guard.withheld(), has = guard.window() + entry.bytes;
+  const uint64_t room =
+      limits.window - std::min(limits.window, has) + limits.windows - std::min(limits.windows, shared_);
+  uint64_t granted = std::min(wanted, room);
+  if (granted < wanted && granted < kLeastGrant) granted = 0;
+  if (id == first_) {
+    const uint64_t missing = guard.missing_bytes();
+    granted = std::max(granted, std::min(wanted, missing - std::min(missing, guard.window())));
+  }
+  const bool waited = entry.wants_since < absl::InfiniteDuration();
+  if (granted == wanted) {
+    entry.wants_since = absl::InfiniteDuration();
+  } else if (granted > 0 || !waited) {
+    entry.wants_since = now;
+  }
+  if (granted == 0) return;
+  if (waited) guard.RestartMessages(now);
+  guard.Grant(granted);
+  BookShared(entry);
+  active_.insert(id);
+}
+
+void ConnectionRelay::LookForRoom(absl::Duration now) {
+  absl::Duration waits_since = absl::InfiniteDuration();
+  double shortest = std::numeric_limits<double>::infinity();
+  const auto first = entries_.find(first_);
+  const bool goes_on = first != entries_.end() && first->second.connection->guard().unfinished_bytes() > 0;
+  if (!goes_on) first_ = 0;
+  for (const auto& [id, entry] : entries_) {
+    if (entry.wants_since == absl::InfiniteDuration()) continue;
+    waits_since = std::min(waits_since, entry.wants_since);
+    const FrameGuard& guard = entry.connection->guard();
+    // A client that waits for answers needs no window until they have come.
+    if (goes_on || guard.unfinished_bytes() == 0 || guard.waiting_bytes() > options_.messages.window) continue;
+    const double holding = guard.HoldingTime(now, entry.wants_since);
+    if (holding >= shortest) continue;
+    shortest = holding;
+    first_ = id;
+  }
+  if (now - std::max(waits_since, made_room_at_) < options_.messages.patience) return;
+  made_room_at_ = now;
+  EndSlowest(/*worker=*/false, options_.messages.patience, now);
 }
 
 void ConnectionRelay::PromoteWorkers() {
   for (auto& [id, entry] : entries_) {
-    if (entry.worker || entry.unfinished == 0 || !options_.peers->IsWorker(entry.name)) continue;
-    unfinished_others_ -= entry.unfinished;
-    unfinished_workers_ += entry.unfinished;
+    if (entry.worker || !options_.peers->IsWorker(entry.name)) continue;
+    bytes_of_others_ -= std::exchange(entry.bytes, 0);
     entry.worker = true;
-    large_.erase({entry.turn, id});
+    BookShared(entry);
+    entry.connection->guard().GrantAll();
     active_.insert(id);
   }
 }
 
-void ConnectionRelay::EndSlowest(bool worker, absl::Duration now) {
+void ConnectionRelay::EndSlowest(bool worker, absl::Duration at_least, absl::Duration now) {
   auto slowest = entries_.end();
-  double longest = 0;
+  double longest = absl::ToDoubleSeconds(at_least);
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-    if (it->second.worker != worker || it->second.unfinished == 0) continue;
-    const double holding = it->second.connection->guard().HoldingTime(now);
-    if (slowest != entries_.end() && holding <= longest) continue;
+    if (it->second.worker != worker || it->second.bytes == 0) continue;
+    const double holding = it->second.connection->guard().HoldingTime(now, it->second.wants_since);
+    if (holding < longest || (slowest != entries_.end() && holding == longest)) continue;
     longest = holding;
     slowest = it;
   }
   if (slowest == entries_.end()) return;
   Entry& entry = slowest->second;
-  entry.connection->EndFor(absl::StrCat("all messages that are not whole have ", UnfinishedOf(worker),
-                                        " bytes, and this connection's come in the most slowly"));
-  UnfinishedOf(worker) -= std::exchange(entry.unfinished, 0);
-  // gRPC needs a moment to give its memory back, before the next one may take as much.
-  bytes_in_turn_ = options_.unfinished.bytes_in_turn * 2;
-  large_.erase({entry.turn, slowest->first});
+  entry.connection->EndFor(DoorReason::kMessages, absl::StrCat("the messages of all connections have ", BytesOf(worker),
+                                                               " bytes, and this connection's take the longest"));
+  BytesOf(worker) -= std::exchange(entry.bytes, 0);
+  BookShared(entry);
   active_.insert(slowest->first);
 }
 
-void ConnectionRelay::End(int64_t id, const std::string& why, absl::Duration now) {
+void ConnectionRelay::End(int64_t id, DoorReason reason, const std::string& why, absl::Duration now) {
   Entry& entry = entries_.at(id);
-  Warn(entry, why, now);
-  entry.connection->EndFor(why, /*calm=*/true);
+  TellClosed(entry, reason, why, now);
+  entry.connection->EndFor(reason, why, /*calm=*/true);
   entry.connection->Advance(now);
   Remove(id);
 }
 
 void ConnectionRelay::Sweep(absl::Duration now) {
-  bytes_in_turn_ -= std::min(bytes_in_turn_, options_.unfinished.bytes_in_turn);
-  ActivateFirstLarge();
   PromoteWorkers();
+  LookForRoom(now);
+  while (!turned_away_.empty() && turned_away_.front().first <= now) turned_away_.pop_front();
   std::vector<int64_t> overdue;
   for (auto& [id, entry] : entries_) {
-    if (entry.unfinished > 0 && !entry.worker && !entry.waits &&
-        entry.connection->guard().IsSlow(now, options_.unfinished.grace, options_.unfinished.bytes_per_second)) {
-      entry.connection->EndFor("a message comes in too slowly");
+    const bool wants = entry.wants_since < absl::InfiniteDuration();
+    if (wants) GrantWindow(id, entry, now);
+    if (entry.bytes > 0 && !entry.worker && !wants &&
+        entry.connection->guard().IsSlow(now, options_.messages.grace, options_.messages.bytes_per_second)) {
+      entry.connection->EndFor(DoorReason::kTooSlow, "a message comes in too slowly");
       active_.insert(id);
     }
     if (now - entry.connection->unread_since() >= options_.unread_stay && !options_.peers->IsWorker(entry.name)) {
-      entry.connection->EndFor("nothing of its answers was read");
+      entry.connection->EndFor(DoorReason::kUnread, "nothing of its answers was read");
       active_.insert(id);
     }
     if (Overdue(entry, now)) overdue.push_back(id);
     if (entry.settled) admission_.SetProgress(id, FrameGuard::Progress::kServed);
     if (entry.connection->guard().waits() || entry.connection->guard().holds_resets()) active_.insert(id);
   }
-  for (const int64_t id : overdue) Remove(id);
+  for (const int64_t id : overdue) {
+    if (entries_.at(id).connection->leaving_since() < absl::InfiniteDuration()) {
+      Remove(id);
+    } else {
+      RemoveFor(id, DoorReason::kNoCall, "it made no valid call in time", now);
+    }
+  }
 }
 
 bool ConnectionRelay::Overdue(Entry& entry, absl::Duration now) const {
@@ -416,14 +461,18 @@ bool ConnectionRelay::Overdue(Entry& entry, absl::Duration now) const {
   return !entry.settled;
 }
 
+void ConnectionRelay::RemoveFor(int64_t id, DoorReason reason, const std::string& why, absl::Duration now) {
+  TellClosed(entries_.at(id), reason, why, now);
+  Remove(id);
+}
+
 void ConnectionRelay::Remove(int64_t id) {
   const auto found = entries_.find(id);
   if (found == entries_.end()) return;
   if (!found->second.name.empty()) options_.peers->Remove(found->second.name);
   admission_.Remove(id);
-  UnfinishedOf(found->second.worker) -= found->second.unfinished;
-  large_.erase({found->second.turn, id});
-  ActivateFirstLarge();
+  BytesOf(found->second.worker) -= found->second.bytes;
+  shared_ -= found->second.shared;
   active_.erase(id);
   RemoveGreeted(id, found->second);
   entries_.erase(found);

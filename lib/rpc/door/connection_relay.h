@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -22,17 +23,18 @@
 
 namespace troupe::rpc {
 
-/// Messages that have begun and are not whole lie in gRPC's memory: what all connections together may have there. gRPC
-/// itself, once its quota is used up, ends connections whoever they are. Beyond a limit the connection has to go whose
-/// messages would take the longest to become whole. Workers are those whose Hello was accepted.
-struct UnfinishedLimits {
-  uint64_t workers = uint64_t{160} << 20;
-  uint64_t others = uint64_t{28} << 20;
-  /// From here on others with more than `small` wait, but for the one that came first of them: large messages become
-  /// whole one after the other, at most so many bytes of them in a tenth of a second.
-  uint64_t others_in_turn = uint64_t{4} << 20;
-  uint64_t bytes_in_turn = uint64_t{8} << 20;
-  uint64_t small = uint64_t{128} << 10;
+/// Bytes of messages that lie in gRPC's memory: what all connections together may have there. gRPC itself, once its
+/// quota is used up, ends connections whoever they are. Beyond a limit the connection has to go whose messages would
+/// take the longest to become whole, or to be answered. Workers are those whose Hello was accepted.
+struct MessageLimits {
+  uint64_t workers = uint64_t{160} << 20;  ///< of messages that are not whole
+  uint64_t others = uint64_t{28} << 20;    ///< of those, and of whole requests that are not answered
+  /// Bytes that others may still send count before they come: each has so many, and they share `windows` more. Where
+  /// these are used up, only one connection at a time may send what it has begun, the fastest.
+  uint64_t window = FrameGuard::kFirstWindow;
+  uint64_t windows = uint64_t{16} << 20;
+  /// Where one has waited so long for that, whoever has made no progress for as long goes.
+  absl::Duration patience = absl::Seconds(5);
   /// Another connection's oldest message, unless it has to wait, has so long. From then on the connection has to bring
   /// so many bytes a second. A worker's messages may wait for the learner.
   absl::Duration grace = absl::Seconds(2);
@@ -42,7 +44,7 @@ struct UnfinishedLimits {
 struct RelayOptions {
   AdmissionLimits admission;
   FrameLimits frames;
-  UnfinishedLimits unfinished;
+  MessageLimits messages;
   absl::Duration first_call_timeout;  ///< from accepting to the first valid call
   /// Newcomers that have greeted and that gRPC gets: each costs it half a millisecond of processor time, and memory
   /// until it has taken it down again. While `max_greeted` wait for that, no newcomers are wanted. Who comes all the
@@ -66,6 +68,7 @@ struct RelayOptions {
   absl::Duration unread_stay = absl::Seconds(10);
   base::Clock* clock = nullptr;
   PeerBook* peers = nullptr;
+  DoorCounts* counts = nullptr;
   /// Gives gRPC its end of a connection, a connected, non-blocking Unix socket.
   std::function<void(Descriptor)> hand_over;
 };
@@ -113,11 +116,11 @@ class ConnectionRelay {
     bool host_of_worker = false;  ///< a worker has come from its host before
     bool unwanted = false;        ///< it came while enough others waited for gRPC
     bool settled = false;         ///< no longer asked for its first valid call
-    bool warned = false;
-    bool worker = false;      ///< its unfinished bytes count as a worker's
-    bool waits = false;       ///< others' large messages come first
-    uint64_t turn = 0;        ///< among large_
-    uint64_t unfinished = 0;  ///< bytes that are in the totals
+    bool told = false;
+    bool worker = false;  ///< its messages count as a worker's
+    uint64_t bytes = 0;   ///< of messages, in the totals
+    uint64_t shared = 0;  ///< bytes of windows and messages beyond its own, in shared_
+    absl::Duration wants_since = absl::InfiniteDuration();  ///< a window, and has none
   };
 
   ConnectionRelay(RelayOptions options, Descriptor epoll);
@@ -141,19 +144,20 @@ class ConnectionRelay {
   void AwaitHandOver(int64_t id, Entry& entry, absl::Duration now);
   void AddGreeted(int64_t id, const Entry& entry);
   void RemoveGreeted(int64_t id, const Entry& entry);
-  /// Books the unfinished bytes of a connection; where its kind has too many, the slowest has to go.
-  void BookUnfinished(int64_t id, Entry& entry, absl::Duration now);
-  void BookLarge(int64_t id, Entry& entry, uint64_t bytes);
-  bool IsLarge(int64_t id, const Entry& entry) const { return large_.count({entry.turn, id}) > 0; }
-  void ActivateFirstLarge();
+  /// Books the bytes of a connection's messages; where its kind has too many, the slowest has to go.
+  void BookMessages(Entry& entry, absl::Duration now);
+  void BookShared(Entry& entry);
+  /// Gives the client what gRPC has given, as far as there is room.
+  void GrantWindow(int64_t id, Entry& entry, absl::Duration now);
+  /// Chooses whose message becomes whole first, and ends who stands in the way.
+  void LookForRoom(absl::Duration now);
   /// Those that have become workers since it was last looked.
   void PromoteWorkers();
-  /// How many buffers of its client a connection may read now.
-  int MaxReads(int64_t id, Entry& entry);
-  uint64_t& UnfinishedOf(bool worker) { return worker ? unfinished_workers_ : unfinished_others_; }
-  void EndSlowest(bool worker, absl::Duration now);
+  uint64_t& BytesOf(bool worker) { return worker ? bytes_of_workers_ : bytes_of_others_; }
+  /// Ends whose messages take the longest, where that is at least so long.
+  void EndSlowest(bool worker, absl::Duration at_least, absl::Duration now);
   /// Removes a connection that has done nothing wrong, which hears why.
-  void End(int64_t id, const std::string& why, absl::Duration now);
+  void End(int64_t id, DoorReason reason, const std::string& why, absl::Duration now);
   /// Closes who has had its time.
   void Sweep(absl::Duration now);
   bool Overdue(Entry& entry, absl::Duration now) const;
@@ -164,26 +168,28 @@ class ConnectionRelay {
     int64_t count = 0;  ///< since that line
   };
   void Tell(Told& told, const char* what, const Entry& entry, const std::string& why, absl::Duration now);
-  void Warn(const Entry& entry, const std::string& why, absl::Duration now) {
+  void TellClosed(const Entry& entry, DoorReason reason, const std::string& why, absl::Duration now) {
+    options_.counts->Add(reason);
     Tell(closed_, "connection closed", entry, why, now);
   }
+  void RemoveFor(int64_t id, DoorReason reason, const std::string& why, absl::Duration now);
 
   const RelayOptions options_;
   Descriptor epoll_;
   FrameTotals totals_;
   RelayBuffers buffers_;
   Admission admission_;
-  uint64_t unfinished_workers_ = 0, unfinished_others_ = 0;
-  /// Others with more than a small unfinished message, as (turn, id): who has sent one whole goes to the end.
-  std::set<std::pair<uint64_t, int64_t>> large_;
-  uint64_t next_turn_ = 1;
+  uint64_t bytes_of_workers_ = 0, bytes_of_others_ = 0;
+  uint64_t shared_ = 0;
+  int64_t first_ = 0;  ///< whose message becomes whole first; 0: nobody's
+  absl::Duration made_room_at_ = -absl::InfiniteDuration();
   std::map<int64_t, Entry> entries_;
   std::set<int64_t> active_;                       ///< have more to do than one turn allows
   std::set<int64_t> greeted_;                      ///< wait for gRPC
   std::map<std::string, size_t> greeted_by_host_;  ///< how many of them
   base::TokenBucket hand_overs_;
-  absl::Duration next_place_;   ///< not before then
-  uint64_t bytes_in_turn_ = 0;  ///< since the last sweep
+  absl::Duration next_place_;                                      ///< not before then
+  std::deque<std::pair<absl::Duration, Descriptor>> turned_away_;  ///< until then
   int64_t next_id_ = 1;
   absl::Duration next_sweep_;
   /// Connections that were idle when it was last looked, by host, and since when; the longest time last.

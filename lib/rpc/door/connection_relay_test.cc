@@ -39,8 +39,11 @@ TEST_F(ConnectionRelayTest, BytesPassBothWays) {
 
 // What is not read is not taken from the other side for ever: memory for a connection is bounded.
 TEST_F(ConnectionRelayTest, ASideThatDoesNotReadHoldsTheOtherUp) {
+  messages_.windows = uint64_t{1} << 30;
+  Start({.total = 8, .per_host = 6, .kept = 2, .newcomers = 3, .unserved = 3});
   const Descriptor client = Connect();
   Write(client, kGreeting + kCallBegins);
+  Write(grpc_[0], Frame(4, 0, 0) + WindowFrame(1 << 29));
   const std::string data = DataFrame(1 << 20);
   size_t sent = 0;
   for (int turn = 0; turn < 10000; ++turn) {
@@ -85,6 +88,8 @@ TEST_F(ConnectionRelayTest, WhoBreaksALimitOfFormIsToldAndClosed) {
   const std::string told = ReadAll(client);
   EXPECT_TRUE(absl::EndsWith(told, std::string("\0\0\0\x0b", 4) + "headers with padding")) << told;
   EXPECT_TRUE(closed_);
+  EXPECT_EQ(counts_.Get(DoorReason::kForm), 1);
+  EXPECT_EQ(counts_.num_closed(), 1);
 }
 
 TEST_F(ConnectionRelayTest, ARefusedCallIsAnsweredBetweenTheServersFrames) {
@@ -105,6 +110,9 @@ TEST_F(ConnectionRelayTest, ARefusedCallIsAnsweredBetweenTheServersFrames) {
   Write(grpc_[0], large.substr(20));
   EXPECT_TRUE(absl::StartsWith(ReadAll(client), large.substr(20)));
   EXPECT_FALSE(closed_);
+  EXPECT_EQ(counts_.Get(DoorReason::kOpenCalls), 2);
+  EXPECT_EQ(counts_.num_refused(), 2);
+  EXPECT_EQ(counts_.num_closed(), 0);
 }
 
 TEST_F(ConnectionRelayTest, ARefusedCallIsAnsweredThoughNothingElseHappens) {
@@ -153,6 +161,7 @@ TEST_F(ConnectionRelayTest, WhoReadsNothingOfItsAnswersIsClosedAndAWorkerIsNot) 
       relay_->Step();
     }
     EXPECT_EQ(relay_->num_connections(), is_worker ? before : before - 1);
+    EXPECT_EQ(counts_.Get(DoorReason::kUnread), 1);
   }
 }
 
@@ -160,6 +169,8 @@ TEST_F(ConnectionRelayTest, ATooLargeMessageDoesNotReachGrpc) {
   const Descriptor client = Connect();
   Write(client, kGreeting + kCallBegins);
   ReadAll(grpc_[0]);
+  Write(grpc_[0], Frame(4, 0, 0) + WindowFrame(5 << 20));
+  ReadAll(client);
   Write(client, DataFrame((4 << 20) + 1).substr(0, 100000));
   EXPECT_EQ(ReadAll(grpc_[0]), "");
   EXPECT_TRUE(closed_);
@@ -182,6 +193,7 @@ TEST_F(ConnectionRelayTest, WhoMakesNoValidCallIsClosed) {
   EXPECT_TRUE(IsClosed(silent));
   EXPECT_TRUE(IsClosed(refused));
   EXPECT_FALSE(IsClosed(served));
+  EXPECT_EQ(counts_.Get(DoorReason::kNoCall), 2);
 }
 
 // A policy may think longer than that.
@@ -205,6 +217,21 @@ TEST_F(ConnectionRelayTest, AFloodOfConnectionsIsBoundedAndLeavesTheServedAlone)
   EXPECT_TRUE(IsClosed(flood[0]));
   EXPECT_FALSE(IsClosed(flood.back()));
   EXPECT_FALSE(IsClosed(served));
+}
+
+TEST_F(ConnectionRelayTest, ANewcomerWithoutAPlaceHearsWhy) {
+  std::vector<Descriptor> served;
+  for (int i = 0; i < 6; ++i) {
+    served.push_back(Connect());
+    Write(served.back(), kGreeting + kCallBegins + DataFrame(3));
+    Write(grpc_.back(), DataFrame(3));
+  }
+  const Descriptor newcomer = Connect();
+  const std::string told = ReadAll(newcomer);
+  EXPECT_TRUE(closed_);
+  EXPECT_TRUE(absl::StartsWith(told, Frame(4, 0, 0))) << "a server's first frame";
+  EXPECT_TRUE(absl::EndsWith(told, "no place: there are 6 connections, at most 8, and 6 of one address")) << told;
+  EXPECT_EQ(counts_.Get(DoorReason::kNoPlace), 1);
 }
 
 TEST_F(ConnectionRelayTest, GrpcGetsSoManyNewcomersASecondAndTheOthersWait) {
@@ -307,7 +334,8 @@ TEST_F(ConnectionRelayTest, WhoCrowdsTheWaitIsClosedAndOthersJoinIt) {
     crowd.push_back(Connect("10.0.0.1"));
     Write(crowd.back(), kGreeting);
   }
-  EXPECT_TRUE(IsClosed(crowd[3])) << "unwanted, and its host has all of those who wait";
+  EXPECT_TRUE(absl::EndsWith(ReadAll(crowd[3]), "too many newcomers at once"));
+  EXPECT_TRUE(closed_) << "unwanted, and its host has all of those who wait";
   const Descriptor other = Connect("10.0.0.2");
   Write(other, kGreeting);
   EXPECT_FALSE(IsClosed(other));

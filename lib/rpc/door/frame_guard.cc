@@ -62,11 +62,18 @@ void MoveAside(char* header, uint32_t stream) {
 
 }  // namespace
 
-FrameGuard::FrameGuard(const FrameLimits& limits, FrameTotals* totals, absl::Duration now)
-    : limits_(limits), totals_(totals), resets_(limits.resets, now), work_(limits.work, now) {}
+FrameGuard::FrameGuard(const FrameLimits& limits, FrameTotals* totals, const std::string& host, absl::Duration now)
+    : limits_(limits),
+      totals_(totals),
+      address_(*totals->addresses.try_emplace(host, FrameTotals::Address{{limits.work_of_address, now}}).first),
+      resets_(limits.resets, now),
+      work_(limits.work, now) {
+  ++address_.second.connections;
+}
 
 FrameGuard::~FrameGuard() {
   while (!calls_.empty()) Remove(&calls_.back());
+  if (--address_.second.connections == 0) totals_->addresses.erase(address_.first);
 }
 
 FrameGuard::Frame FrameGuard::ParseHeader(const char* bytes) {
@@ -85,7 +92,7 @@ const FrameGuard::Call* FrameGuard::OldestMessage() const {
   const Call* oldest = nullptr;
   for (const Call& call : calls_) {
     // No more bytes come for a call that was reset.
-    if (call.message_left > 0 && !call.reset_held && (oldest == nullptr || call.since < oldest->since)) oldest = &call;
+    if (call.requests.left > 0 && !call.reset_held && (oldest == nullptr || call.since < oldest->since)) oldest = &call;
   }
   return oldest;
 }
@@ -93,62 +100,70 @@ const FrameGuard::Call* FrameGuard::OldestMessage() const {
 bool FrameGuard::IsSlow(absl::Duration now, absl::Duration grace, double bytes_per_second) const {
   const Call* const oldest = OldestMessage();
   if (oldest == nullptr || now - oldest->since <= grace) return false;
-  const auto received = static_cast<double>(received_ - oldest->received);
+  const auto received = static_cast<double>(bytes_.received - oldest->received);
   return received < bytes_per_second * absl::ToDoubleSeconds(now - oldest->since);
 }
 
-double FrameGuard::HoldingTime(absl::Duration now) const {
+uint64_t FrameGuard::missing_bytes() const {
+  uint64_t missing = 0;
+  for (const Call& call : calls_) missing += call.requests.left;
+  return missing;
+}
+
+double FrameGuard::HoldingTime(absl::Duration now, absl::Duration stopped) const {
   for (const Call& call : calls_) {
-    if (call.reset_held && call.unfinished() > 0) return std::numeric_limits<double>::infinity();
+    if (call.reset_held && call.requests.unfinished() > 0) return std::numeric_limits<double>::infinity();
   }
+  const double unanswered = bytes_.waiting == 0 ? 0 : absl::ToDoubleSeconds(now - bytes_.answered_at);
   const Call* const oldest = OldestMessage();
-  if (oldest == nullptr) return 0;
-  const double seconds = std::max(1.0, absl::ToDoubleSeconds(now - oldest->since));
-  const auto received = static_cast<double>(std::max<uint64_t>(1, received_ - oldest->received));
-  return static_cast<double>(unfinished_) * seconds / received;
+  if (oldest == nullptr) return unanswered;
+  const double seconds = std::max(1.0, absl::ToDoubleSeconds(std::min(now, stopped) - oldest->since));
+  const auto received = static_cast<double>(std::max<uint64_t>(1, bytes_.received - oldest->received));
+  return std::max(unanswered, static_cast<double>(bytes_.unfinished) * seconds / received);
 }
 
 void FrameGuard::RestartMessages(absl::Duration now) {
   for (Call& call : calls_) {
     call.since = now;
-    call.received = received_;
+    call.received = bytes_.received;
   }
 }
 
 bool FrameGuard::request_pending() const {
-  return std::any_of(calls_.begin(), calls_.end(), [](const Call& call) { return call.request_whole; });
+  return std::any_of(calls_.begin(), calls_.end(), [](const Call& call) { return call.requests.num_whole > 0; });
 }
 
-void FrameGuard::EndFor(std::string what, bool calm) {
-  if (!violation_.has_value()) violation_ = Violation{.what = std::move(what), .calm = calm};
+void FrameGuard::EndFor(DoorReason reason, std::string what, bool calm) {
+  if (!violation_.has_value()) violation_ = Violation{.what = std::move(what), .reason = reason, .calm = calm};
+}
+
+void FrameGuard::Pass(Passed& passed, char* bytes, size_t count, bool keep) {
+  if (keep && passed.kept != passed.taken) std::memmove(bytes + passed.kept, bytes + passed.taken, count);
+  if (keep) passed.kept += count;
+  passed.taken += count;
 }
 
 FrameGuard::Passed FrameGuard::OnClientBytes(char* bytes, size_t size, absl::Duration now) {
   waits_ = false;
   Passed passed;
-  const auto pass = [&passed, bytes](size_t count, bool keep) {
-    if (keep && passed.kept != passed.taken) std::memmove(bytes + passed.kept, bytes + passed.taken, count);
-    if (keep) passed.kept += count;
-    passed.taken += count;
-  };
   if (progress_ == Progress::kSilent) {
     const size_t have = std::min(size, kPreface.size());
     if (std::string_view(bytes, have) != kPreface.substr(0, have)) Violate("no HTTP/2 connection preface");
     if (violation_.has_value() || have < kPreface.size()) return {};
     progress_ = Progress::kGreeted;
-    pass(kPreface.size(), true);
+    Pass(passed, bytes, kPreface.size(), true);
   }
   while (!violation_.has_value() && passed.taken < size) {
     if (left_ > 0) {
       const std::string_view payload(bytes + passed.taken, std::min(left_, size - passed.taken));
       OnClientPayload(payload, now);
       left_ -= payload.size();
-      pass(payload.size(), !drop_);
+      Pass(passed, bytes, payload.size(), !drop_);
       continue;
     }
     if (size - passed.taken < kHeaderBytes || (block_frames_ == 0 && !for_server_.empty())) break;
     if (!BeginClientFrame(bytes + passed.taken, now)) break;
-    pass(kHeaderBytes, !drop_);
+    Pass(passed, bytes, kHeaderBytes, !drop_);
   }
   if (violation_.has_value()) return {};
   return passed;
@@ -163,6 +178,8 @@ bool FrameGuard::BeginClientFrame(char* header, absl::Duration now) {
   switch (frame.type) {
     case kDataFrame:
       if (frame.size >= kPricelessBytes) price = 0;
+      window_.left -= static_cast<int64_t>(frame.size);
+      if (window_.left < 0) return Violate("more data than the connection's window");
       break;
     case kHeadersFrame:
       if (!BeginHeaders(frame)) return false;
@@ -193,6 +210,7 @@ bool FrameGuard::BeginClientFrame(char* header, absl::Duration now) {
       break;
   }
   work_.Spend(price, now);
+  address_.second.work.Spend(price, now);
   totals_->work.Spend(price, now);
   if (frame.type == kDataFrame || frame.type == kHeadersFrame) ++num_call_frames_;
   frame_ = frame;
@@ -212,14 +230,14 @@ bool FrameGuard::BeginHeaders(const Frame& frame) {
   block_aside_ = IsOfClient(frame.stream) && Find(frame.stream) == nullptr;
   if (block_aside_ && frame.stream > last_stream_) {
     last_stream_ = frame.stream;
-    const std::string why = WhyNoCall();
-    if (why.empty()) {
+    if (std::optional<Refusal> refusal = WhyNoCall(); refusal.has_value()) {
+      AppendFrame(for_client_, kHeadersFrame, kEndHeaders | kEndStream, frame.stream, RefusalBlock(refusal->why));
+      ++totals_->num_refused;
+      totals_->refused_for = refusal->reason;
+      totals_->last_refusal = std::move(refusal->why);
+    } else {
       Open(frame.stream);
       block_aside_ = false;
-    } else {
-      AppendFrame(for_client_, kHeadersFrame, kEndHeaders | kEndStream, frame.stream, RefusalBlock(why));
-      ++totals_->num_refused;
-      totals_->last_refusal = why;
     }
   }
   priority_left_ = (frame.flags & kPriority) != 0 ? kPriorityBytes : 0;
@@ -229,21 +247,23 @@ bool FrameGuard::BeginHeaders(const Frame& frame) {
   return true;
 }
 
-std::string FrameGuard::WhyNoCall() const {
+std::optional<FrameGuard::Refusal> FrameGuard::WhyNoCall() const {
   const auto open = static_cast<int>(calls_.size());
   if (open >= limits_.max_open_calls) {
-    return absl::StrCat("this connection has ", open, " open calls, at most ", limits_.max_open_calls);
+    return Refusal{DoorReason::kOpenCalls,
+                   absl::StrCat("this connection has ", open, " open calls, at most ", limits_.max_open_calls)};
   }
-  if (open < limits_.few_calls) return "";
+  if (open < limits_.few_calls) return std::nullopt;
   if (totals_->silent_calls >= limits_.max_silent_calls) {
-    return absl::StrCat("all connections have ", totals_->silent_calls, " calls without a request, at most ",
-                        limits_.max_silent_calls);
+    return Refusal{DoorReason::kSilentCalls,
+                   absl::StrCat("all connections have ", totals_->silent_calls, " calls without a request, at most ",
+                                limits_.max_silent_calls)};
   }
   if (progress_ != Progress::kServed && totals_->unserved_calls >= limits_.max_unserved_calls) {
-    return absl::StrCat("new connections have ", totals_->unserved_calls, " open calls, at most ",
-                        limits_.max_unserved_calls);
+    return Refusal{DoorReason::kNewCalls, absl::StrCat("new connections have ", totals_->unserved_calls,
+                                                       " open calls, at most ", limits_.max_unserved_calls)};
   }
-  return "";
+  return std::nullopt;
 }
 
 void FrameGuard::Open(uint32_t stream) {
@@ -328,66 +348,75 @@ void FrameGuard::OnDataBytes(std::string_view bytes, absl::Duration now) {
   }
   Call* const call = Find(frame_.stream);
   if (call == nullptr) return;
-  received_ += bytes.size();
-  unfinished_ -= call->unfinished();
-  OnMessageBytes(*call, bytes, now);
-  unfinished_ += call->unfinished();
-  if (unfinished_ > limits_.max_unfinished_bytes) {
-    Violate(absl::StrCat(unfinished_, " bytes of messages that are not whole, at most ", limits_.max_unfinished_bytes),
-            call->stream);
+  bytes_.received += bytes.size();
+  bytes_.unfinished -= call->requests.unfinished();
+  OnRequestBytes(*call, bytes, now);
+  bytes_.unfinished += call->requests.unfinished();
+  if (bytes_.unfinished > limits_.max_unfinished_bytes) {
+    Violate(absl::StrCat(bytes_.unfinished, " bytes of messages that are not whole, at most ",
+                         limits_.max_unfinished_bytes),
+            call->stream, DoorReason::kMessages);
   }
 }
 
-void FrameGuard::OnMessageBytes(Call& call, std::string_view bytes, absl::Duration now) {
+void FrameGuard::OnRequestBytes(Call& call, std::string_view bytes, absl::Duration now) {
   while (!bytes.empty()) {
-    if (call.prefix_have < kPrefixBytes) {
-      if (call.prefix_have > 0) call.size = call.size << 8 | static_cast<unsigned char>(bytes[0]);
-      ++call.prefix_have;
-      bytes.remove_prefix(1);
-      if (call.prefix_have < kPrefixBytes) continue;
-      if (call.size > limits_.max_message_bytes) {
-        Violate(absl::StrCat("a message of ", call.size, " bytes, at most ", limits_.max_message_bytes), call.stream);
+    const Messages::Step step = call.requests.Take(bytes);
+    if (step == Messages::Step::kBegun) {
+      if (call.requests.size > limits_.max_message_bytes) {
+        Violate(absl::StrCat("a message of ", call.requests.size, " bytes, at most ", limits_.max_message_bytes),
+                call.stream);
         return;
       }
-      call.message_left = call.size;
       call.since = now;
-      call.received = received_ - bytes.size();
-    } else {
-      const size_t taken = static_cast<size_t>(std::min<uint64_t>(call.message_left, bytes.size()));
-      call.message_left -= taken;
-      bytes.remove_prefix(taken);
-    }
-    if (call.message_left == 0) {
-      if (!call.request_whole) --totals_->silent_calls;
-      call.request_whole = true;
-      call.prefix_have = 0;
-      call.size = 0;
+      call.received = bytes_.received - bytes.size();
+    } else if (step == Messages::Step::kWhole) {
+      if (call.requests.num_whole == 1) --totals_->silent_calls;
+      if (bytes_.waiting == 0) bytes_.answered_at = now;
+      call.waiting_newer += call.requests.last_size;
+      bytes_.waiting += call.requests.last_size;
     }
   }
 }
 
-size_t FrameGuard::OnServerBytes(std::string_view bytes) {
-  size_t at = 0;
-  while (at < bytes.size()) {
+FrameGuard::Messages::Step FrameGuard::Messages::Take(std::string_view& bytes) {
+  if (prefix_have < kPrefixBytes) {
+    if (prefix_have > 0) size = size << 8 | static_cast<unsigned char>(bytes[0]);
+    bytes.remove_prefix(1);
+    if (++prefix_have < kPrefixBytes) return Step::kPart;
+    left = size;
+    if (left > 0) return Step::kBegun;
+  } else {
+    const auto taken = static_cast<uint32_t>(std::min<size_t>(left, bytes.size()));
+    left -= taken;
+    bytes.remove_prefix(taken);
+    if (left > 0) return Step::kPart;
+  }
+  last_size = std::exchange(size, 0);
+  prefix_have = 0;
+  ++num_whole;
+  return Step::kWhole;
+}
+
+FrameGuard::Passed FrameGuard::OnServerBytes(char* bytes, size_t size, absl::Duration now) {
+  Passed passed;
+  while (passed.taken < size) {
     if (server_.left > 0) {
-      const size_t taken = std::min(server_.left, bytes.size() - at);
-      server_.left -= taken;
-      at += taken;
+      const std::string_view payload(bytes + passed.taken, std::min(server_.left, size - passed.taken));
+      OnServerPayload(payload, now);
+      server_.left -= payload.size();
+      Pass(passed, bytes, payload.size(), !server_.drop);
       continue;
     }
-    if (!for_client_.empty() && server_.began && server_between_frames()) return at;
-    const size_t taken = std::min(kHeaderBytes - server_.header_have, bytes.size() - at);
-    std::memcpy(server_.header + server_.header_have, bytes.data() + at, taken);
-    server_.header_have += taken;
-    at += taken;
-    if (server_.header_have < kHeaderBytes) break;
-    server_.header_have = 0;
-    const Frame frame = ParseHeader(server_.header);
-    server_.left = frame.size;
+    const bool ours_first = !for_client_.empty() && server_.began && server_between_frames();
+    if (ours_first || size - passed.taken < kHeaderBytes) break;
+    server_.frame = ParseHeader(bytes + passed.taken);
+    server_.left = server_.frame.size;
     server_.began = true;
-    OnServerFrame(frame);
+    OnServerFrame(server_.frame);
+    Pass(passed, bytes, kHeaderBytes, !server_.drop);
   }
-  return at;
+  return passed;
 }
 
 void FrameGuard::OnServerFrame(const Frame& frame) {
@@ -398,10 +427,13 @@ void FrameGuard::OnServerFrame(const Frame& frame) {
   if ((frame.type == kPingFrame || frame.type == kSettingsFrame) && (frame.flags & kAck) != 0) {
     num_owed_replies_ = std::max(0, num_owed_replies_ - 1);
   }
+  server_.increment = 0;
+  server_.drop = frame.type == kWindowUpdateFrame && frame.stream == 0 && !window_.grants_all;
   if (frame.type == kDataFrame && frame.size > 0) {
     const bool first = call != nullptr && !std::exchange(call->answered, true);
     const double worth = kWorthOfData + (first ? kWorthOfAnswer : 0);
     work_.Give(worth);
+    address_.second.work.Give(worth);
     totals_->work.Give(worth);
     if (progress_ != Progress::kServed) totals_->unserved_calls -= static_cast<int64_t>(calls_.size());
     progress_ = Progress::kServed;
@@ -416,6 +448,49 @@ void FrameGuard::OnServerFrame(const Frame& frame) {
   if (ends && call != nullptr) Remove(call);
 }
 
+void FrameGuard::OnServerPayload(std::string_view bytes, absl::Duration now) {
+  const Frame& frame = server_.frame;
+  if (frame.type == kDataFrame) {
+    if (Call* const call = Find(frame.stream); call != nullptr) OnAnswerBytes(*call, bytes, now);
+  } else if (frame.type == kWindowUpdateFrame && frame.stream == 0) {
+    for (const char byte : bytes) server_.increment = server_.increment << 8 | static_cast<unsigned char>(byte);
+    if (bytes.size() < server_.left) return;
+    if (window_.grants_all) {
+      window_.left += server_.increment;
+    } else {
+      window_.withheld += server_.increment;
+    }
+  }
+}
+
+void FrameGuard::OnAnswerBytes(Call& call, std::string_view bytes, absl::Duration now) {
+  while (!bytes.empty()) {
+    if (call.answers.Take(bytes) != Messages::Step::kWhole) continue;
+    bytes_.answered_at = now;
+    bytes_.waiting -= call.waiting();
+    if (call.answers.num_whole >= call.requests.num_whole) {
+      call.waiting_older = call.waiting_newer = 0;
+    } else if (call.answers.num_whole >= call.asked) {
+      call.waiting_older = std::exchange(call.waiting_newer, 0);
+      call.asked = call.requests.num_whole;
+    }
+    bytes_.waiting += call.waiting();
+  }
+}
+
+void FrameGuard::Grant(uint64_t bytes) {
+  window_.withheld -= bytes;
+  window_.left += static_cast<int64_t>(bytes);
+  std::string increment;
+  AppendUint32(increment, static_cast<uint32_t>(bytes));
+  AppendFrame(for_client_, kWindowUpdateFrame, 0, 0, increment);
+}
+
+void FrameGuard::GrantAll() {
+  if (window_.withheld > 0) Grant(window_.withheld);
+  window_.grants_all = true;
+}
+
 bool FrameGuard::AllowReset(absl::Duration now) {
   if (resets_.Level(now) < 1) return false;
   // A connection without an answer so far must not use up the share of the others.
@@ -428,7 +503,8 @@ bool FrameGuard::AllowReset(absl::Duration now) {
 bool FrameGuard::HasWorkedTooMuch(absl::Duration now) {
   const double level = work_.Level(now);
   // A connection with more than half of its own left is none of those that use up what all have.
-  return level < 0 || (level < limits_.work.burst / 2 && totals_->work.Level(now) < 0);
+  const double shared = std::min(address_.second.work.Level(now), totals_->work.Level(now));
+  return level < 0 || (level < limits_.work.burst / 2 && shared < 0);
 }
 
 bool FrameGuard::OweReply() {
@@ -450,16 +526,17 @@ FrameGuard::Call* FrameGuard::Find(uint32_t stream) {
 }
 
 void FrameGuard::Remove(const Call* call) {
-  unfinished_ -= call->unfinished();
-  if (!call->request_whole) --totals_->silent_calls;
+  bytes_.unfinished -= call->requests.unfinished();
+  bytes_.waiting -= call->waiting();
+  if (call->requests.num_whole == 0) --totals_->silent_calls;
   if (progress_ != Progress::kServed) --totals_->unserved_calls;
   if (call->reset_held) --num_held_resets_;
   calls_[static_cast<size_t>(call - calls_.data())] = calls_.back();
   calls_.pop_back();
 }
 
-bool FrameGuard::Violate(std::string what, uint32_t stream) {
-  if (!violation_.has_value()) violation_ = Violation{.what = std::move(what), .stream = stream};
+bool FrameGuard::Violate(std::string what, uint32_t stream, DoorReason reason) {
+  if (!violation_.has_value()) violation_ = Violation{.what = std::move(what), .reason = reason, .stream = stream};
   return false;
 }
 

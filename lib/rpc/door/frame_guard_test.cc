@@ -36,6 +36,11 @@ std::string Answer(uint32_t stream) {
   return FrameOf(kHeadersFrame, kEndHeaders, stream, "ok") + FrameOf(kDataFrame, 0, stream, MessageOf(2, "hi")) +
          FrameOf(kHeadersFrame, kEndHeaders | kEndStream, stream, "trailers");
 }
+std::string Window(uint32_t stream, uint32_t bytes) {
+  std::string increment;
+  AppendUint32(increment, bytes);
+  return FrameOf(kWindowUpdateFrame, 0, stream, increment);
+}
 std::string Refusal(uint32_t stream) { return FrameOf(kHeadersFrame, kEndHeaders | kEndStream, stream, "no"); }
 
 class FrameGuardTest : public ::testing::Test {
@@ -56,7 +61,7 @@ class FrameGuardTest : public ::testing::Test {
   }
 
   void Restart() {
-    guard_ = std::make_unique<FrameGuard>(limits_, &totals_, now_);
+    guard_ = std::make_unique<FrameGuard>(limits_, &totals_, "10.0.0.1", now_);
     held_.clear();
     passed_.clear();
   }
@@ -75,7 +80,14 @@ class FrameGuardTest : public ::testing::Test {
     Serve(Answer(1));
     passed_.clear();
   }
-  void Serve(const std::string& bytes) { ASSERT_EQ(guard_->OnServerBytes(bytes), bytes.size()); }
+  /// How many bytes of the server were taken; what of them goes on joins served_.
+  size_t TryServe(std::string bytes) {
+    const FrameGuard::Passed passed = guard_->OnServerBytes(bytes.data(), bytes.size(), now_);
+    served_ += bytes.substr(0, passed.kept);
+    return passed.taken;
+  }
+  void Serve(const std::string& bytes) { ASSERT_EQ(TryServe(bytes), bytes.size()); }
+  double Holding() const { return guard_->HoldingTime(now_, absl::InfiniteDuration()); }
   std::string Why() const { return guard_->violation() ? guard_->violation()->what : ""; }
   /// The guard's own words to the client, and to the server.
   std::string Said() { return std::exchange(guard_->for_client(), ""); }
@@ -85,7 +97,7 @@ class FrameGuardTest : public ::testing::Test {
   absl::Duration now_ = absl::Seconds(100);
   FrameTotals totals_{FrameLimits{.resets_of_all = {20, 4}}, now_};
   std::unique_ptr<FrameGuard> guard_;
-  std::string held_, passed_;
+  std::string held_, passed_, served_;
 };
 
 TEST_F(FrameGuardTest, AnHonestCallPasses) {
@@ -177,13 +189,13 @@ TEST_F(FrameGuardTest, AConnectionIsSlowWhenAMessageTakesLongAndLittleComes) {
   ASSERT_TRUE(Send(kHello + Call(1) + Call(3)));
   now_ += absl::Seconds(60);
   EXPECT_FALSE(slow()) << "a call without a message may last";
-  EXPECT_EQ(guard_->HoldingTime(now_), 0);
+  EXPECT_EQ(Holding(), 0);
   ASSERT_TRUE(Send(FrameOf(kDataFrame, 0, 1, MessageOf(1000, std::string(95, 'x')))));
   now_ += absl::Seconds(2);
   EXPECT_FALSE(slow());
   now_ += absl::Seconds(1);
   EXPECT_TRUE(slow());
-  EXPECT_NEAR(guard_->HoldingTime(now_), 3, 1e-9);
+  EXPECT_NEAR(Holding(), 3, 1e-9);
   ASSERT_TRUE(Send(FrameOf(kDataFrame, 0, 3, MessageOf(900, std::string(200, 'x')))));
   EXPECT_FALSE(slow()) << "all messages share the connection: 300 bytes in 3 s";
   now_ += absl::Seconds(2);
@@ -228,10 +240,10 @@ TEST_F(FrameGuardTest, WhoHasBytesBehindAHeldResetIsTheSlowest) {
   StartServed();
   for (uint32_t stream = 3; stream < 11; stream += 2) ASSERT_TRUE(Send(Call(stream) + Reset(stream)));
   ASSERT_TRUE(Send(Call(11) + FrameOf(kDataFrame, 0, 11, MessageOf(900, std::string(500, 'x')))));
-  EXPECT_LT(guard_->HoldingTime(now_), 10);
+  EXPECT_LT(Holding(), 10);
   ASSERT_TRUE(Send(Reset(11)));
   ASSERT_TRUE(guard_->holds_resets());
-  EXPECT_GT(guard_->HoldingTime(now_), 1e9);
+  EXPECT_GT(Holding(), 1e9);
 }
 
 TEST_F(FrameGuardTest, AHeldResetIsOverWhenTheServerEndsTheCall) {
@@ -339,13 +351,31 @@ TEST_F(FrameGuardTest, AllConnectionsTogetherHaveARateOfWorkAndWhoeverUsesLittle
   limits.work = {200, 1};
   limits.work_of_all = {100, 1};
   FrameTotals few(limits, now_);
-  FrameGuard busy(limits, &few, now_), other(limits, &few, now_);
+  FrameGuard busy(limits, &few, "10.0.0.1", now_), other(limits, &few, "10.0.0.1", now_);
   std::string calls = kHello + Call(1) + Call(3) + Call(5) + Call(7);
   EXPECT_EQ(busy.OnClientBytes(calls.data(), calls.size(), now_).taken, calls.size() - Call(7).size());
   EXPECT_TRUE(busy.waits());
   std::string bytes = kHello + Call(1);
   EXPECT_EQ(other.OnClientBytes(bytes.data(), bytes.size(), now_).taken, bytes.size());
   EXPECT_FALSE(other.waits());
+}
+
+TEST_F(FrameGuardTest, AnAddressHasARateOfWorkAndOthersAreNotSlowed) {
+  FrameLimits limits = limits_;
+  limits.work = {100, 1};
+  limits.work_of_address = {100, 1};
+  FrameTotals totals(limits, now_);
+  const auto taken = [this](FrameGuard& guard) {
+    std::string calls = kHello + Call(1) + Call(3) + Call(5);
+    return guard.OnClientBytes(calls.data(), calls.size(), now_).taken / Call(1).size();
+  };
+  const size_t all = (kHello + Call(1) + Call(3) + Call(5)).size() / Call(1).size();
+  FrameGuard first(limits, &totals, "10.0.0.1", now_), second(limits, &totals, "10.0.0.1", now_);
+  EXPECT_EQ(taken(first), all);
+  EXPECT_EQ(taken(second), all - 1) << "it has used half of its own, and its address all";
+  FrameGuard other(limits, &totals, "10.0.0.2", now_);
+  EXPECT_EQ(taken(other), all);
+  EXPECT_EQ(totals.addresses.size(), 2u);
 }
 
 // grpc-go and grpc-java send a PING for each answer; 16 query streams 2.56 window updates for each.
@@ -508,15 +538,15 @@ TEST_F(FrameGuardTest, ARefusalStandsBetweenTwoFramesOfTheServer) {
   EXPECT_FALSE(guard_->server_began()) << "the server's settings are the connection's first frame";
   const std::string settings = FrameOf(kSettingsFrame, 0, 0, "123456"), data = FrameOf(kDataFrame, 0, 1, "data");
   const std::string block = FrameOf(kHeadersFrame, 0, 1, "some") + FrameOf(kContinuationFrame, kEndHeaders, 1, "more");
-  EXPECT_EQ(guard_->OnServerBytes(settings + block), settings.size());
+  EXPECT_EQ(TryServe(settings + block), settings.size());
   EXPECT_TRUE(guard_->server_between_frames());
   Said();
   ASSERT_TRUE(Send(Call(5)));
   Said();
-  EXPECT_EQ(guard_->OnServerBytes(block.substr(0, 13)), 13u);
+  EXPECT_EQ(TryServe(block.substr(0, 13)), 13u);
   ASSERT_TRUE(Send(Call(7)));
   EXPECT_FALSE(guard_->server_between_frames()) << "inside of a header block";
-  EXPECT_EQ(guard_->OnServerBytes(block.substr(13) + data), block.size() - 13);
+  EXPECT_EQ(TryServe(block.substr(13) + data), block.size() - 13);
 }
 
 TEST_F(FrameGuardTest, AGuardThatGoesTakesItsCallsAlong) {
@@ -533,11 +563,66 @@ TEST_F(FrameGuardTest, KnowsWhetherTheServerIsBetweenFrames) {
   EXPECT_TRUE(guard_->server_between_frames());
   const std::string answer = Answer(1);
   size_t boundaries = 0;
+  std::string held;
   for (const char byte : answer) {
-    Serve(std::string(1, byte));
-    boundaries += guard_->server_between_frames() ? 1 : 0;
+    held += byte;
+    held.erase(0, TryServe(held));
+    boundaries += held.empty() && guard_->server_between_frames() ? 1 : 0;
   }
   EXPECT_EQ(boundaries, 3u);
+  EXPECT_EQ(served_, answer);
+}
+
+TEST_F(FrameGuardTest, TheConnectionsWindowGoesOnWhenItIsGranted) {
+  const std::string settings = FrameOf(kSettingsFrame, 0, 0), of_a_call = Window(1, 500);
+  ASSERT_TRUE(Send(kHello + Call(1) + FrameOf(kDataFrame, 0, 1, MessageOf(700, std::string(700, 'x')))));
+  EXPECT_EQ(guard_->window(), 65535u - 705);
+  Serve(settings + Window(0, 705) + of_a_call + Window(0, 1000));
+  EXPECT_EQ(served_, settings + of_a_call);
+  EXPECT_EQ(guard_->withheld(), 1705u);
+  guard_->Grant(1700);
+  EXPECT_EQ(Said(), Window(0, 1700));
+  EXPECT_EQ(guard_->withheld(), 5u);
+  EXPECT_EQ(guard_->window(), 65535u - 705 + 1700);
+  guard_->GrantAll();
+  EXPECT_EQ(Said(), Window(0, 5));
+  Serve(Window(0, 70));
+  EXPECT_EQ(served_, settings + of_a_call + Window(0, 70));
+  EXPECT_EQ(guard_->window(), 65535u - 705 + 1775);
+}
+
+TEST_F(FrameGuardTest, DataBeyondTheWindowAreAViolation) {
+  ASSERT_TRUE(Send(kHello + Call(1) + FrameOf(kDataFrame, 0, 3, std::string(65535, 'x'))));
+  EXPECT_FALSE(Send(FrameOf(kDataFrame, 0, 1, "x")));
+  EXPECT_EQ(Why(), "more data than the connection's window");
+}
+
+TEST_F(FrameGuardTest, RequestsWaitUntilTheyAreAnswered) {
+  const auto request = [](uint32_t stream) {
+    return FrameOf(kDataFrame, 0, stream, MessageOf(100, std::string(100, 'x')));
+  };
+  const std::string answer = FrameOf(kDataFrame, 0, 1, MessageOf(2, "hi"));
+  ASSERT_TRUE(Send(kHello + Call(1) + Call(3) + request(1) + request(3)));
+  EXPECT_EQ(guard_->waiting_bytes(), 200u);
+  now_ += absl::Seconds(3);
+  EXPECT_NEAR(Holding(), 3, 1e-9);
+  Serve(FrameOf(kHeadersFrame, kEndHeaders, 1, "ok") + answer.substr(0, answer.size() - 1));
+  EXPECT_EQ(guard_->waiting_bytes(), 200u) << "half an answer";
+  Serve(answer.substr(answer.size() - 1));
+  EXPECT_EQ(guard_->waiting_bytes(), 100u);
+  EXPECT_NEAR(Holding(), 0, 1e-9);
+  Serve(FrameOf(kHeadersFrame, kEndHeaders | kEndStream, 3, "trailers"));
+  EXPECT_EQ(guard_->waiting_bytes(), 0u);
+  // Requests that follow one another without an end: those before the last two rounds of answers are forgotten.
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(Send(request(1)));
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(Send(request(1)));
+    Serve(answer);
+    EXPECT_GE(guard_->waiting_bytes(), 1000u);
+    EXPECT_LE(guard_->waiting_bytes(), 2100u);
+  }
+  for (int i = 0; i < 10; ++i) Serve(answer);
+  EXPECT_EQ(guard_->waiting_bytes(), 0u);
 }
 
 // However the bytes are cut, the same passes and the same is found.
@@ -587,7 +672,7 @@ TEST_F(FrameGuardTest, AnythingAtAllIsSurvived) {
       for (char& byte : payload) byte = static_cast<char>(random());
       const uint8_t type = static_cast<uint8_t>(random() % 11);
       Send(FrameOf(type, static_cast<uint8_t>(random()), random() % 12, payload));
-      guard_->OnServerBytes(FrameOf(type, static_cast<uint8_t>(random()), random() % 12, payload));
+      TryServe(FrameOf(type, static_cast<uint8_t>(random()), random() % 12, payload));
       Said();
       ASSERT_LE(totals_.silent_calls, limits_.max_open_calls);
       ASSERT_GE(totals_.silent_calls, 0);

@@ -9,7 +9,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "lib/rpc/door/frame.h"
 
 namespace troupe::rpc {
@@ -19,6 +18,14 @@ namespace {
 // has not read, either. As much as the windows that it was given.
 constexpr size_t kMaxLingerBytes = size_t{12} << 20;
 bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
+
+void AppendGoaway(std::string& out, Http2Error error, std::string_view why) {
+  std::string goaway;
+  AppendUint32(goaway, 0x7fffffff);
+  AppendUint32(goaway, static_cast<uint32_t>(error));
+  goaway.append(why);
+  AppendFrame(out, kGoawayFrame, 0, 0, goaway);
+}
 
 }  // namespace
 
@@ -39,9 +46,9 @@ void RelayBuffers::Give(Buffer buffer) {
   if (spare_.size() < kMaxSpare) spare_.push_back(std::move(buffer));
 }
 
-RelayedConnection::RelayedConnection(Descriptor client, const FrameLimits& limits, FrameTotals* totals,
-                                     RelayBuffers* buffers, absl::Duration now)
-    : client_(std::move(client)), guard_(limits, totals, now), buffers_(buffers) {}
+RelayedConnection::RelayedConnection(Descriptor client, const std::string& host, const FrameLimits& limits,
+                                     FrameTotals* totals, RelayBuffers* buffers, absl::Duration now)
+    : client_(std::move(client)), guard_(limits, totals, host, now), buffers_(buffers) {}
 
 RelayedConnection::~RelayedConnection() {
   Recycle(up_);
@@ -61,10 +68,10 @@ void RelayedConnection::OnServerReady(uint32_t events) {
   if (broken || (events & EPOLLOUT) != 0) server_writable_ = true;
 }
 
-bool RelayedConnection::Advance(absl::Duration now, int max_reads) {
+bool RelayedConnection::Advance(absl::Duration now) {
   // Answers first: they may permit what the client has sent meanwhile.
   bool more = AdvanceDown(now);
-  if (!done() && open_) more = AdvanceUp(now, max_reads) || more;
+  if (!done() && open_) more = AdvanceUp(now) || more;
   // The client may have been refused a call just now, and nothing else need happen.
   if (!done() && may_answer()) more = AdvanceDown(now) || more;
   if (!done() && open_ && guard_.violation().has_value()) {
@@ -77,11 +84,10 @@ bool RelayedConnection::Advance(absl::Duration now, int max_reads) {
   return more && !done();
 }
 
-bool RelayedConnection::AdvanceUp(absl::Duration now, int max_reads) {
-  int reads = 0;
+bool RelayedConnection::AdvanceUp(absl::Duration now) {
   guard_.ReleaseResets(now);
   for (int i = 0; i < kMovesPerTurn; ++i) {
-    Permit(now);
+    PermitUp(now);
     if (guard_.violation().has_value() || needs_server()) return false;
     Moved moved = Moved::kNothing;
     if (up_.sendable()) {
@@ -92,11 +98,8 @@ bool RelayedConnection::AdvanceUp(absl::Duration now, int max_reads) {
       moved = SendText(server_, server_writable_, guard_.for_server());
       if (moved == Moved::kEnd) up_.eof = true;
     } else if (!up_.eof && !guard_.waits()) {
-      if (reads++ == max_reads) return client_readable_ && max_reads > 0;
-      const size_t before = up_.end - up_.begin;
       moved = Read(client_, client_readable_, up_);
       if (moved == Moved::kEnd) up_.eof = true;
-      if (moved == Moved::kSome) received_bytes_ += up_.end - up_.begin - before;
     }
     if (moved != Moved::kSome) break;
     if (i + 1 == kMovesPerTurn) return true;
@@ -115,21 +118,26 @@ void RelayedConnection::EndUp() {
   }
 }
 
-void RelayedConnection::Permit(absl::Duration now) {
+void RelayedConnection::PermitUp(absl::Duration now) {
   if (up_.permitted == up_.end) return;
   char* const waiting = up_.buffer.bytes.get() + up_.permitted;
-  const size_t size = up_.end - up_.permitted;
-  const FrameGuard::Passed passed = guard_.OnClientBytes(waiting, size, now);
-  const size_t dropped = passed.taken - passed.kept;
-  if (dropped > 0) std::memmove(waiting + passed.kept, waiting + passed.taken, size - passed.taken);
-  up_.permitted += passed.kept;
-  up_.end -= dropped;
-  if (up_.empty()) Recycle(up_);
+  Permit(up_, guard_.OnClientBytes(waiting, up_.end - up_.permitted, now));
 }
 
-void RelayedConnection::PermitDown() {
-  down_.permitted +=
-      guard_.OnServerBytes(std::string_view(down_.buffer.bytes.get() + down_.permitted, down_.end - down_.permitted));
+bool RelayedConnection::PermitDown(absl::Duration now) {
+  if (down_.permitted == down_.end) return false;
+  char* const waiting = down_.buffer.bytes.get() + down_.permitted;
+  return Permit(down_, guard_.OnServerBytes(waiting, down_.end - down_.permitted, now));
+}
+
+bool RelayedConnection::Permit(Pipe& pipe, const FrameGuard::Passed& passed) {
+  char* const waiting = pipe.buffer.bytes.get() + pipe.permitted;
+  const size_t size = pipe.end - pipe.permitted, dropped = passed.taken - passed.kept;
+  if (dropped > 0) std::memmove(waiting + passed.kept, waiting + passed.taken, size - passed.taken);
+  pipe.permitted += passed.kept;
+  pipe.end -= dropped;
+  if (pipe.empty()) Recycle(pipe);
+  return passed.taken > 0;
 }
 
 bool RelayedConnection::AdvanceDown(absl::Duration now) {
@@ -145,13 +153,11 @@ bool RelayedConnection::AdvanceDown(absl::Duration now) {
         return false;
       }
       unread_since_ = moved == Moved::kSome ? absl::InfiniteDuration() : std::min(unread_since_, now);
-    } else if (down_.permitted < down_.end) {
-      PermitDown();
+    } else if (PermitDown(now)) {
       moved = Moved::kSome;
     } else if (!down_.eof && server_.valid()) {
       moved = Read(server_, server_readable_, down_);
       if (moved == Moved::kEnd) down_.eof = true;
-      if (moved == Moved::kSome) PermitDown();
     }
     if (moved != Moved::kSome) break;
     if (i + 1 == kMovesPerTurn) return true;
@@ -223,6 +229,14 @@ void RelayedConnection::Recycle(Pipe& pipe) {
   pipe.begin = pipe.permitted = pipe.end = 0;
 }
 
+void RelayedConnection::TurnAway(const Descriptor& client, std::string_view why) {
+  std::string words;
+  AppendFrame(words, kSettingsFrame, 0, 0, "");
+  AppendGoaway(words, Http2Error::kEnhanceYourCalm, why);
+  (void)!send(client.fd(), words.data(), words.size(), MSG_NOSIGNAL);
+  shutdown(client.fd(), SHUT_WR);
+}
+
 void RelayedConnection::SayGoodbye(const FrameGuard::Violation& violation) {
   // gRPC drops the connection with all its calls.
   open_ = false;
@@ -230,17 +244,15 @@ void RelayedConnection::SayGoodbye(const FrameGuard::Violation& violation) {
   Recycle(up_);
   up_.eof = down_.eof = true;
   // Words have a place between two frames only.
-  if (said_part_ || down_.permitted < down_.end || !guard_.server_between_frames()) return;
+  if (said_part_ || !guard_.server_between_frames()) return;
+  down_.end = down_.permitted;
   std::string words;
   if (violation.stream != 0) {
     std::string reset;
     AppendUint32(reset, static_cast<uint32_t>(Http2Error::kEnhanceYourCalm));
     AppendFrame(words, kRstStreamFrame, 0, violation.stream, reset);
   }
-  std::string goaway;
-  AppendUint32(goaway, 0x7fffffff);
-  AppendUint32(goaway, static_cast<uint32_t>(violation.calm ? Http2Error::kNone : Http2Error::kEnhanceYourCalm));
-  AppendFrame(words, kGoawayFrame, 0, 0, absl::StrCat(goaway, violation.what));
+  AppendGoaway(words, violation.calm ? Http2Error::kNone : Http2Error::kEnhanceYourCalm, violation.what);
   if (down_.buffer.bytes == nullptr) down_.buffer = buffers_->Take();
   if (down_.buffer.size - down_.end < words.size()) return;
   std::memcpy(down_.buffer.bytes.get() + down_.end, words.data(), words.size());

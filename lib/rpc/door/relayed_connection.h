@@ -45,8 +45,8 @@ class RelayedConnection {
   static constexpr int kMovesPerTurn = 8;
 
   /// The socket is connected and non-blocking; `buffers` and `totals` outlive it.
-  RelayedConnection(Descriptor client, const FrameLimits& limits, FrameTotals* totals, RelayBuffers* buffers,
-                    absl::Duration now);
+  RelayedConnection(Descriptor client, const std::string& host, const FrameLimits& limits, FrameTotals* totals,
+                    RelayBuffers* buffers, absl::Duration now);
   ~RelayedConnection();
 
   /// The client has said that it speaks HTTP/2: who never does costs gRPC nothing.
@@ -60,21 +60,20 @@ class RelayedConnection {
   /// What epoll said of either socket (edge-triggered).
   void OnClientReady(uint32_t events);
   void OnServerReady(uint32_t events);
-  /// Passes on a bounded amount; true where more could be done at once. Reads from the client at most `max_reads`
-  /// buffers: 0 leaves it waiting.
-  bool Advance(absl::Duration now, int max_reads = kMovesPerTurn);
-  /// It had to wait: its messages' time begins anew.
-  void RestartMessages(absl::Duration now) { guard_.RestartMessages(now); }
+  /// Passes on a bounded amount; true where more could be done at once.
+  bool Advance(absl::Duration now);
 
+  FrameGuard& guard() { return guard_; }
   const FrameGuard& guard() const { return guard_; }
+  /// Tells a client that gRPC does not know why it is closed next.
+  static void TurnAway(const Descriptor& client, std::string_view why);
+  void TurnAway(std::string_view why) const { TurnAway(client_, why); }
   /// It has to go, as if its client had broken a limit, or, where that is `calm`, without a fault; with the next
   /// Advance.
-  void EndFor(std::string what, bool calm = false) { guard_.EndFor(std::move(what), calm); }
+  void EndFor(DoorReason reason, std::string what, bool calm = false) { guard_.EndFor(reason, std::move(what), calm); }
   /// Since when the client has taken nothing of what waits for it; an infinite future while nothing waits.
   absl::Duration unread_since() const { return unread_since_; }
   bool done() const { return !client_.valid(); }
-  /// Bytes of the client so far.
-  uint64_t received_bytes() const { return received_bytes_; }
   /// gRPC has closed its end, and the client has been sent all that came from there.
   bool flushed() const { return done() || told_client_; }
   /// Since when it is leaving; an infinite future while it is open.
@@ -92,12 +91,14 @@ class RelayedConnection {
   };
   enum class Moved { kNothing, kSome, kEnd };
 
-  bool AdvanceUp(absl::Duration now, int max_reads);
+  bool AdvanceUp(absl::Duration now);
   bool AdvanceDown(absl::Duration now);
   bool may_answer() { return !guard_.for_client().empty() && guard_.server_began() && guard_.server_between_frames(); }
   void EndUp();
-  void Permit(absl::Duration now);
-  void PermitDown();
+  void PermitUp(absl::Duration now);
+  bool PermitDown(absl::Duration now);
+  /// Lets bytes go on that the guard has looked at, but for those it drops. False where it has taken nothing.
+  bool Permit(Pipe& pipe, const FrameGuard::Passed& passed);
   Moved Read(const Descriptor& from, bool& readable, Pipe& pipe);
   Moved Send(const Descriptor& to, bool& writable, Pipe& pipe);
   Moved SendText(const Descriptor& to, bool& writable, std::string& text);
@@ -118,7 +119,6 @@ class RelayedConnection {
   absl::Duration leaving_since_ = absl::InfiniteDuration();
   absl::Duration unread_since_ = absl::InfiniteDuration();
   size_t lingered_bytes_ = 0;
-  uint64_t received_bytes_ = 0;
 };
 
 }  // namespace troupe::rpc

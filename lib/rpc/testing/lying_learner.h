@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/base/hidden_order.h"
 #include "lib/base/mutex.h"
 #include "lib/rpc/convert.h"
 #include "lib/rpc/grpc_deadline.h"
@@ -56,9 +57,11 @@ class LyingLearner final : private grpc::CallbackGenericService {
   class Stream final : public grpc::ServerGenericBidiReactor {
    public:
     Stream(LyingLearner* learner, bool is_rollout) : learner_(learner), is_rollout_(is_rollout) {
+      base::HandOver(this);
       StartRead(&incoming_);
     }
     void OnReadDone(bool ok) override {
+      const base::Reaction reaction(this);
       if (!ok) {
         {
           base::MutexLock lock(&mutex_);
@@ -66,6 +69,7 @@ class LyingLearner final : private grpc::CallbackGenericService {
           if (writing_) return;  // its end finishes the stream
           writing_ = true;
         }
+        base::HandOver(this);
         Finish(grpc::Status::OK);
         return;
       }
@@ -73,9 +77,11 @@ class LyingLearner final : private grpc::CallbackGenericService {
       incoming_.Clear();
       const bool first = !std::exchange(begun_, true);
       if (first && is_rollout_) Say();
+      base::HandOver(this);
       StartRead(&incoming_);
     }
     void OnWriteDone(bool ok) override {
+      const base::Reaction reaction(this);
       bool ended;
       {
         base::MutexLock lock(&mutex_);
@@ -83,12 +89,16 @@ class LyingLearner final : private grpc::CallbackGenericService {
         writing_ = ended;
       }
       if (ended) {
+        base::HandOver(this);
         Finish(grpc::Status::OK);
       } else if (ok) {  // else the read that is in flight says so, too
         Say();
       }
     }
-    void OnDone() override { delete this; }
+    void OnDone() override {
+      base::TakeOver(this);
+      delete this;
+    }
 
    private:
     void Say() {
@@ -103,6 +113,7 @@ class LyingLearner final : private grpc::CallbackGenericService {
         outgoing_ = script[next_++];
         writing_ = true;
       }
+      base::HandOver(this);
       StartWrite(&outgoing_);
     }
 

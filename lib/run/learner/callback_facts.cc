@@ -27,11 +27,27 @@ json ByPolicy(const learner::EpisodeStats& stats, const policy::PolicyTable& tab
   return policies;
 }
 
+/// Adds the losses of the policies that trained in the update, at most NamedValues::kMost.
+void AddLosses(const learner::ProgressRecord& record, json* metrics) {
+  size_t named = 0;
+  for (const learner::PolicyUpdateReport& report : *record.policies) {
+    const policy::PolicyEntry* const entry = record.table->Find(report.policy);
+    if (report.trained_rows == 0 || entry == nullptr) continue;
+    if (++named > learner::NamedValues::kMost) return;
+    for (const auto& [tag, value] : report.metrics) {
+      (*metrics)["policy/" + entry->spec.id.value() + "/" + tag] = Number(value);
+    }
+  }
+}
+
 }  // namespace
 
 json UpdateFacts(const learner::ProgressRecord& record, const learner::NamedValues& names) {
   json metrics = json::object();
   for (const auto& [tag, value] : record.losses) metrics[tag] = Number(value);
+  for (const auto& [column, mean] : record.window.infos) metrics["env/" + column] = Number(mean);
+  if (record.policies != nullptr && record.table != nullptr && record.table->num_slots() > 1)
+    AddLosses(record, &metrics);
   return {{"env_steps", record.env_steps},
           {"agent_steps", record.agent_steps},
           {"updates", record.updates},

@@ -24,6 +24,7 @@ rpc::RunStatus ControlHandler::GetStatus(const base::Caller& /*caller*/) {
   status.build_version = TROUPE_VERSION;
   status.run_name = run_name_;
   status.degraded = degradations_->List();
+  status.door = rpc::ToValues(*door_);
   const learner::ProgressRecord& progress = status.learner.progress;
   const policy::PolicyTablePtr table = learner_->Policies();
   for (const policy::PolicySlot slot : table->entries().ids()) {

@@ -14,6 +14,7 @@
 #include "lib/learner/learner.h"
 #include "lib/policy/policy_change.h"
 #include "lib/policy/policy_table.h"
+#include "lib/rpc/door/door_counts.h"
 #include "lib/rpc/learner_binding.h"
 #include "lib/rpc/learner_endpoint.h"
 #include "lib/run/learner/checkpoint_loop.h"
@@ -45,10 +46,11 @@ class ControlHandler final : public rpc::ControlHandler, public rpc::MonitorHand
   };
 
   ControlHandler(learner::Learner* learner, const rpc::LearnerBinding* binding, const Degradations* degradations,
-                 std::string run_name, base::Clock* clock = &base::Clock::Real())
+                 const rpc::DoorCounts* door, std::string run_name, base::Clock* clock = &base::Clock::Real())
       : learner_(learner),
         binding_(binding),
         degradations_(degradations),
+        door_(door),
         run_name_(std::move(run_name)),
         clock_(clock) {}
 
@@ -80,6 +82,7 @@ class ControlHandler final : public rpc::ControlHandler, public rpc::MonitorHand
   learner::Learner* const learner_;
   const rpc::LearnerBinding* const binding_;
   const Degradations* const degradations_;
+  const rpc::DoorCounts* const door_;
   const std::string run_name_;
   base::Clock* const clock_;
   std::atomic<bool> drain_asked_{false};

@@ -38,7 +38,8 @@ class ControlHandlerTest : public testing::Test {
       EXPECT_EQ(learner_->Restore(*state), absl::OkStatus());
     }
     binding_ = std::make_unique<rpc::LearnerBinding>(learner_.get());
-    control_ = std::make_unique<ControlHandler>(learner_.get(), binding_.get(), &degradations_, "run", &clock_);
+    control_ =
+        std::make_unique<ControlHandler>(learner_.get(), binding_.get(), &degradations_, &door_counts_, "run", &clock_);
   }
   void Ask() {
     control_->ChangePolicies({}, policy::RemovePolicy{policy::PolicyId("x")},
@@ -63,6 +64,7 @@ class ControlHandlerTest : public testing::Test {
 
   base::FakeClock clock_;
   Degradations degradations_;
+  rpc::DoorCounts door_counts_;
   learner::WorkerTicket newest_;
   learner::FakePublisher publisher_;
   std::unique_ptr<learner::FakeTrainer> trainer_;

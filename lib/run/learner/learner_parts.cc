@@ -9,6 +9,7 @@
 #include "lib/config/worker_yaml.h"
 #include "lib/policy/python_callable.h"
 #include "lib/policy/scaling_text.h"
+#include "lib/run/changed_run.h"
 #include "lib/run/learner/callback_facts.h"
 #include "lib/run/learner/run_start.h"
 #include "lib/run/rollout_setup.h"
@@ -90,6 +91,7 @@ absl::Status MakeTrainer(LearnerParts& parts) {
 RunReporter::Deps ReporterDeps(LearnerParts& parts) {
   RunReporter::Deps deps;
   deps.degradations = &parts.degradations;
+  deps.door = &parts.door_counts;
   deps.interrupted = parts.wiring.interrupted;
   if (!parts.run().callbacks.empty()) {
     deps.tracked = [&parts] {
@@ -139,6 +141,7 @@ absl::Status OpenAddresses(LearnerParts& parts) {
   parts.query_publisher = std::make_unique<QueryPublisher>(parts.queries.get());
   parts.publishers.Add(parts.query_publisher.get());
   options.queries = parts.queries.get();
+  options.counts = &parts.door_counts;
   TROUPE_ASSIGN_OR_RETURN(parts.server, rpc::LearnerServer::Start(std::move(options), parts.binding.get(),
                                                                   parts.control.get(), &base::Clock::Real()));
   parts.publishers.Add(&parts.server->weights());
@@ -148,8 +151,8 @@ absl::Status OpenAddresses(LearnerParts& parts) {
 absl::Status Serve(LearnerParts& parts) {
   const storage::RunFolder& folder = *parts.setup.folder;
   parts.binding = std::make_unique<rpc::LearnerBinding>(parts.learner.get());
-  parts.control =
-      std::make_unique<ControlHandler>(parts.learner.get(), parts.binding.get(), &parts.degradations, parts.setup.name);
+  parts.control = std::make_unique<ControlHandler>(parts.learner.get(), parts.binding.get(), &parts.degradations,
+                                                   &parts.door_counts, parts.setup.name);
   if (!parts.wiring.listen.empty()) TROUPE_RETURN_IF_ERROR(OpenAddresses(parts));
   TROUPE_ASSIGN_OR_RETURN(parts.control_server,
                           rpc::ControlServer::Start(folder.directory(), parts.control.get(), parts.control.get()));
@@ -176,8 +179,12 @@ absl::Status MakeUpdates(LearnerParts& parts) {
     parts.films = std::make_unique<base::OwnThread<FilmLoop>>(std::make_unique<FilmLoop>(
         parts.setup.folder->Path("videos"), ShootWith(parts.wiring.registry), &parts.degradations));
   }
+  const bool evaluates = run.evaluation.interval_env_steps > 0 || run.evaluation.at_end;
+  if (evaluates) {
+    TROUPE_ASSIGN_OR_RETURN(parts.evaluation_run, ResolveEvaluation(run, *parts.wiring.registry));
+  }
   parts.evaluator = std::make_unique<RunEvaluator>(RunEvaluator::Deps{
-      .run = &run,
+      .run = parts.evaluation_run.has_value() ? &*parts.evaluation_run : &run,
       .registry = parts.wiring.registry,
       .learner = parts.learner.get(),
       .trainer = trainer,
@@ -195,7 +202,6 @@ absl::Status MakeUpdates(LearnerParts& parts) {
                        .degradations = &parts.degradations,
                        .callbacks = parts.callbacks == nullptr ? nullptr : parts.callbacks->get()},
       parts.resumed_env_steps());
-  const bool evaluates = run.evaluation.interval_env_steps > 0 || run.evaluation.at_end;
   return evaluates ? parts.evaluator->Prepare() : absl::OkStatus();
 }
 

@@ -81,6 +81,7 @@ struct LearnerParts {
   RunSetup setup;
   const LearnerWiring wiring;
   Degradations degradations;
+  rpc::DoorCounts door_counts;  ///< of the addresses
   CheckpointLoop checkpoints;
   PolicyMapCache policy_map_cache;
   policy::PolicyTablePtr policies;  ///< that this process begins with
@@ -99,6 +100,7 @@ struct LearnerParts {
   std::unique_ptr<PolicyDesk> policy_desk;
   std::unique_ptr<rpc::LearnerServer> server;
   std::unique_ptr<rpc::ControlServer> control_server;
+  std::optional<config::ResolvedRun> evaluation_run;  ///< where evaluations have an environment of their own
   std::unique_ptr<RunEvaluator> evaluator;
   std::unique_ptr<UpdateLoop> updates;
   std::unique_ptr<EpisodeDoor> door;      ///< with num_workers: 0, of a world outside; outlives the sampler

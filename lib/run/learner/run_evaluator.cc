@@ -19,6 +19,7 @@ absl::Status RunEvaluator::Prepare() {
   config::ResolvedRun played = *deps_.run;
   UsePolicies(*now, &played);
   played.env.python.abandoned = abandoned_;
+  played.env.python.first_env_index = deps_.run->schema.num_envs;
   TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig config, MakeRolloutConfig(played, *deps_.registry));
   TROUPE_ASSIGN_OR_RETURN(pool_, EvaluationPool::Create(config, deps_.run->evaluation.num_workers));
   evaluated_ = std::move(now);
@@ -75,6 +76,9 @@ void RunEvaluator::MaybeFilm(const rollout::EvaluationRequest& request, const ro
   if (!best.ok()) return;
   FilmOrder order;
   order.run = *deps_.run;
+  // Beside those of training and of evaluations, which are open.
+  order.run.env.python.first_env_index =
+      static_cast<uint32_t>(deps_.run->schema.num_envs + deps_.run->evaluation.episodes);
   UsePolicies(*evaluated_, &order.run);
   order.request = request;
   order.episode = *best;

@@ -31,7 +31,7 @@ class RunEvaluator {
 
   /// All of it outlives the evaluator.
   struct Deps {
-    const config::ResolvedRun* run = nullptr;  ///< as it began
+    const config::ResolvedRun* run = nullptr;  ///< as it began, with the environment of evaluations
     const env::EnvRegistry* registry = nullptr;
     learner::Learner* learner = nullptr;
     learner::Trainer* trainer = nullptr;  ///< the learner's

@@ -267,6 +267,8 @@ void RunReporter::WriteLine(const learner::ProgressRecord& record) {
       {"rows_aged", record.rows.aged},
       {"rows_rolled_back", record.rows.rolled_back},
       {"expired_grants", record.expired_grants},
+      {"connections_closed", deps_.door == nullptr ? 0 : deps_.door->num_closed()},
+      {"calls_refused", deps_.door == nullptr ? 0 : deps_.door->num_refused()},
       {"rss_bytes", memory.rss_bytes},
       {"heap_bytes", memory.heap_bytes},
   };

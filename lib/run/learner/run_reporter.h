@@ -19,6 +19,7 @@
 #include "lib/learner/progress.h"
 #include "lib/policy/policy_table.h"
 #include "lib/rollout/evaluator.h"
+#include "lib/rpc/door/door_counts.h"
 #include "lib/run/learner/degradations.h"
 #include "lib/run/learner/film_loop.h"
 #include "lib/run/watched_evaluation.h"
@@ -46,6 +47,7 @@ class RunReporter final : public base::MetricSink, public learner::ProgressListe
     std::function<std::vector<learner::NamedValue>()> tracked = nullptr;
     /// Films that were made since it was last asked, for TensorBoard; may be absent.
     std::function<std::vector<Film>()> films = nullptr;
+    const rpc::DoorCounts* door = nullptr;  ///< of the run's addresses; may be absent
   };
 
   /// `resumed_env_steps`: lines of progress.jsonl behind it were rolled back and are cut.

@@ -104,6 +104,7 @@ void SayWhatIsResumed(const std::string& directory, const config::RunConfig& old
 /// Where a run begins without a checkpoint of its own; the runs that weights come from are data.
 absl::Status LoadInitial(const RunRequest& request, RunSetup* setup) {
   TROUPE_ASSIGN_OR_RETURN(setup->initial, config::LoadFrozenWeights(setup->run));
+  TROUPE_RETURN_IF_ERROR(config::LoadGivenWeights(setup->run, &setup->initial));
   if (request.warm_start.empty()) return config::CheckNoWarmStart(setup->run);
   return config::LoadWarmStart(request.warm_start, setup->run, &setup->initial);
 }
@@ -197,11 +198,15 @@ absl::StatusOr<std::string> NothingLeft(const RunSetup& setup, const std::string
 }
 
 /// What the run is to go on with in Python works, as far as agents play it.
-absl::Status TryResumed(const RunSetup& setup, const env::EnvRegistry& registry, const std::string& directory) {
+absl::Status TryResumed(const RunSetup& setup, const env::EnvRegistry& registry, const std::string& directory,
+                        StartWatch* watch) {
   if (setup.resumed->table == nullptr || !setup.nothing_left.empty()) return absl::OkStatus();
   const std::shared_ptr<PolicyTrial> trial = PolicyTrial::OfResume(setup.run, registry, setup.resumed->table);
-  const absl::Status tried = trial == nullptr ? absl::OkStatus() : trial->Run();
-  if (tried.ok()) return tried;
+  if (trial == nullptr) return absl::OkStatus();
+  if (watch != nullptr) watch->SetStop([trial] { trial->Stop(); });
+  const absl::Status tried = trial->Run();
+  if (watch != nullptr) watch->SetStop(nullptr);
+  if (tried.ok() || absl::IsCancelled(tried)) return tried;
   const std::string run = base::LogSafe(directory);
   return absl::Status(
       tried.code(),
@@ -212,7 +217,8 @@ absl::Status TryResumed(const RunSetup& setup, const env::EnvRegistry& registry,
 
 }  // namespace
 
-absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegistry& registry, base::Clock& clock) {
+absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegistry& registry, base::Clock& clock,
+                                  StartWatch* watch) {
   RunSetup setup;
   const std::vector<std::string> overrides = AllOverrides(request);
   std::string directory;  // empty: a new run, whose folder follows from its configuration
@@ -277,7 +283,7 @@ absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegis
       setup.resumed = *std::move(state);
       TROUPE_RETURN_IF_ERROR(ApplyPoliciesToTrain(setup.run, trained_before, &*setup.resumed));
       TROUPE_ASSIGN_OR_RETURN(setup.nothing_left, NothingLeft(setup, directory));
-      TROUPE_RETURN_IF_ERROR(TryResumed(setup, registry, directory));
+      TROUPE_RETURN_IF_ERROR(TryResumed(setup, registry, directory, watch));
     } else if (!absl::IsNotFound(state.status())) {
       return state.status();
     }

@@ -10,6 +10,7 @@
 #include "lib/config/resolved_run.h"
 #include "lib/env/registry.h"
 #include "lib/learner/checkpoint.h"
+#include "lib/run/learner/start_watch.h"
 #include "lib/storage/run_folder.h"
 
 namespace troupe::run {
@@ -43,8 +44,9 @@ struct RunSetup {
 };
 
 /// Reads and checks the configuration, makes or takes the run folder, loads what a resume or a warm start needs. Every
-/// error names its cause for the person at the command line.
-absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegistry& registry, base::Clock& clock);
+/// error names its cause for the person at the command line. CANCELLED: `watch` stopped what the run tries in Python.
+absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegistry& registry, base::Clock& clock,
+                                  StartWatch* watch = nullptr);
 
 /// A run in which nothing is left to do, as it is served for workers that come late: what is there stays as it is.
 void LeaveAsItIs(config::ResolvedRun* run);

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "lib/run/evaluation.h"
@@ -131,6 +132,11 @@ std::string SummaryJson(const RunSummary& summary) {
                {"rewards_differ", progress.rewards_differ},
                {"best_by", progress.best_by.empty() ? Json(nullptr) : Json(progress.best_by)},
                {"best_return", Optional(progress.best)}};
+  Json losses = Json::object();
+  for (const auto& [tag, value] : progress.losses) {
+    if (absl::StartsWith(tag, "Loss/") || absl::StartsWith(tag, "Policy/")) losses[tag] = Optional(value);
+  }
+  json["losses"] = std::move(losses);
   AddByName("policies", "return_", summary.returns.policies, &json);
   AddByName("agents", "return_", summary.returns.agents, &json);
   for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {

@@ -9,8 +9,19 @@ void StartWatch::SetFolder(storage::RunFolder* folder) {
   folder_ = folder;
 }
 
+void StartWatch::SetStop(std::function<void()> stop) {
+  base::MutexLock lock(&mutex_);
+  stop_.swap(stop);
+}
+
 absl::Duration StartWatch::Step() {
   if (!interrupted_()) return kLook;
+  std::function<void()> stop;
+  {
+    base::MutexLock lock(&mutex_);
+    stop = stop_;
+  }
+  if (stop) stop();
   const absl::Duration now = clock_->SteadyNow();
   if (!interrupted_at_) interrupted_at_ = now;
   if (now - *interrupted_at_ < kGrace) return kLook;

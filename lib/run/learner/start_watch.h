@@ -28,6 +28,8 @@ class StartWatch {
 
   /// The start has taken this folder, which outlives the watch: that of a new run goes with the process.
   void SetFolder(storage::RunFolder* folder);
+  /// The start runs what `stop` ends, which is called at each step after the signal; nullptr: it runs it no more.
+  void SetStop(std::function<void()> stop);
   /// Ends the process once the signal came kGrace ago; until the next step.
   absl::Duration Step();
 
@@ -38,6 +40,7 @@ class StartWatch {
   std::optional<absl::Duration> interrupted_at_;  ///< of the thread that steps
   base::Mutex mutex_;
   storage::RunFolder* folder_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::function<void()> stop_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::run

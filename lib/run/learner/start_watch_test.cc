@@ -36,5 +36,22 @@ TEST(StartWatchTest, AStartThatDoesNotNoticeTheSignalIsEndedWithTheNewRun) {
   EXPECT_FALSE(storage::FileSystem::Posix().Exists(scratch.path() + "/run")) << "the next try finds its place";
 }
 
+TEST(StartWatchTest, WhatCanBeStoppedIsStoppedAtTheSignal) {
+  base::FakeClock clock;
+  bool interrupted = false;
+  int stops = 0, ends = 0;
+  StartWatch watch([&] { return interrupted; }, [&] { ++ends; }, &clock);
+  watch.SetStop([&] { ++stops; });
+  watch.Step();
+  EXPECT_EQ(stops, 0);
+  interrupted = true;
+  watch.Step();
+  EXPECT_EQ(stops, 1);
+  watch.SetStop(nullptr);
+  watch.Step();
+  EXPECT_EQ(stops, 1);
+  EXPECT_EQ(ends, 0);
+}
+
 }  // namespace
 }  // namespace troupe::run

@@ -50,7 +50,7 @@ absl::StatusOr<Driver> Load(const char* name) {
   void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* error = dlerror();
-    return absl::UnavailableError(absl::StrCat("there is no NVIDIA driver (", error == nullptr ? name : error, ")"));
+    return absl::NotFoundError(absl::StrCat("there is no NVIDIA driver (", error == nullptr ? name : error, ")"));
   }
   Driver driver;
   TROUPE_RETURN_IF_ERROR(Find(library, "cuInit", &driver.init));

@@ -21,8 +21,8 @@ struct CudaDevice {
 };
 
 /// Asks the driver itself, which takes milliseconds; LibTorch's CUDA part takes seconds to load. `library`: what is
-/// loaded as the driver. UNAVAILABLE, with the reason in words, where there is no driver, it does not start, or has no
-/// device `index`. Thread-safe.
+/// loaded as the driver. NOT_FOUND where there is no driver; UNAVAILABLE, with the reason in words, where it does not
+/// start, or has no device `index`. Thread-safe.
 absl::StatusOr<CudaDevice> AskCudaDriver(int index, const char* library = "libcuda.so.1");
 
 /// `error`, which LibTorch gave when it first used `device`, in words that say what to do: a device too old for this

@@ -12,9 +12,10 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-std::string ErrorOf(int index, const char* library = TROUPE_FAKE_CUDA_DRIVER) {
+std::string ErrorOf(int index, const char* library = TROUPE_FAKE_CUDA_DRIVER,
+                    absl::StatusCode code = absl::StatusCode::kUnavailable) {
   const absl::Status status = AskCudaDriver(index, library).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_EQ(status.code(), code) << status;
   return std::string(status.message());
 }
 
@@ -33,7 +34,8 @@ TEST_F(CudaDriverTest, SaysWhatTheDeviceIs) {
 }
 
 TEST_F(CudaDriverTest, NoDriver) {
-  EXPECT_THAT(ErrorOf(0, "libno_such_driver.so.1"), StartsWith("there is no NVIDIA driver (libno_such_driver.so.1: "));
+  EXPECT_THAT(ErrorOf(0, "libno_such_driver.so.1", absl::StatusCode::kNotFound),
+              StartsWith("there is no NVIDIA driver (libno_such_driver.so.1: "));
 }
 
 TEST_F(CudaDriverTest, ALibraryThatIsNoDriver) {

@@ -119,7 +119,9 @@ absl::StatusOr<Device> ResolveDevice(std::string_view name) {
   const absl::Status status = OpenCuda(device);
   if (status.ok()) return device;
   if (asked->kind == DeviceKind::kAuto) {
-    TROUPE_INFO("training on the CPU reason=\"{}\"", base::LogSafe(std::string(status.message())));
+    // Without a driver nobody expects a GPU to be used; `troupe doctor` says it.
+    if (!absl::IsNotFound(status))
+      TROUPE_INFO("training on the CPU reason=\"{}\"", base::LogSafe(std::string(status.message())));
     return Device{DeviceKind::kCpu};
   }
   return absl::UnavailableError(absl::StrCat("device: got \"", std::string(name), "\", but ", status.message(),

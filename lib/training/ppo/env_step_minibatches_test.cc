@@ -209,6 +209,7 @@ std::vector<WholeBatch> WholeBatches() {
   std::vector<WholeBatch> all;
   const auto add = [&all](const std::string& name) -> WholeBatch& {
     all.push_back({name, TeamSpec()});
+    all.back().options.use_value_clip = true;
     return all.back();
   };
   add("Plain");

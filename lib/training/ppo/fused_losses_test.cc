@@ -125,7 +125,11 @@ class FusedLossesTest : public testing::TestWithParam<std::tuple<VectorUnit, int
     return result;
   }
 
-  PpoOptions options_;  // of which the loss reads its clips, 0.2 both
+  PpoOptions options_ = [] {  // of which the loss reads its clips, 0.2 both
+    PpoOptions options;
+    options.use_value_clip = true;
+    return options;
+  }();
   StepSettings settings_;
 };
 

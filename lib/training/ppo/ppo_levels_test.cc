@@ -122,6 +122,7 @@ class PpoLevelsTest : public testing::TestWithParam<std::tuple<VectorUnit, int>>
 
 TEST_P(PpoLevelsTest, BackwardOfDerivativesByOutputsIsTheGradientOfTheLossOfRows) {
   PpoOptions options;
+  options.use_value_clip = true;
   options.value_loss_coeff = 0.7;
   options.entropy_coeff = {0.05, 0.05, 0};
   std::vector<float> gradients(static_cast<size_t>(parameters_.size()), 0.0f);

@@ -14,7 +14,7 @@ namespace troupe::training {
 /// have the keys of the configuration's `algorithm`, and the schema's defaults.
 struct PpoOptions : OnPolicyOptions {
   LinearSchedule clip_param{0.2, 0.2, 0};
-  bool use_value_clip = true;
+  bool use_value_clip = false;
   double value_clip_param = 0.2;  ///< in the critic's (normalized) units
   double target_kl = 0;           ///< > 0: no further epoch once the approximate KL passes it
   KlAdaptiveRate rate = {};

@@ -36,6 +36,7 @@ policy::PolicySpec Spec() {
 
 PpoOptions Options() {
   PpoOptions options;
+  options.use_value_clip = true;
   options.learning_rate = {1e-3, 1e-3, 0};
   options.num_epochs = 3;
   options.minibatch_size = 16;

@@ -16,6 +16,7 @@ inline PpoOptions SmallUpdateOptions() {
   options.learning_rate = {1e-3, 1e-3, 0};
   options.num_epochs = 3;
   options.minibatch_size = 16;
+  options.use_value_clip = true;
   return options;
 }
 

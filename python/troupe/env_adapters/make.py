@@ -7,16 +7,21 @@ from troupe.env_adapters.base import EnvAdapter, close_after_error
 
 
 def make_adapter(
-    name: str, args: dict, global_state: bool = True, draws: bool = False, observation_function: str = ""
+    name: str,
+    args: dict,
+    global_state: bool = True,
+    draws: bool = False,
+    observation_function: str = "",
+    place: resolve.Place | None = None,
 ) -> EnvAdapter:
     """The environment `name` (a configuration's `python:` name without that prefix) behind an adapter.
 
     `args` are passed as keywords to what makes the environment. Without `global_state` no state is asked for
     (state_kind "none"). With `draws` it is made for picture(): with render_mode "rgb_array" where it takes one.
-    `observation_function`: what makes each agent's observation, "module:attribute"; "": nothing does. Plays one reset.
+    `place`: which environment of a run it is. `observation_function`: what makes each agent's observation, "module:attribute"; "": nothing does. Plays one reset.
     Raises EnvAdapterError, or what the environment's own code raises.
     """
-    adapter = recognize.adapt(name, resolve.make_environment(name, args, draws), global_state)
+    adapter = recognize.adapt(name, resolve.make_environment(name, args, draws, place), global_state)
     if not observation_function:
         return adapter
     try:

@@ -5,7 +5,8 @@
 
     observe.observation_space = lambda agent, space: gymnasium.spaces.Box(-10, 10, (space.shape[0] + 1,))
 
-The function is called with each observation, of a reset and of a step, the agent's id and its info, {} where there is none. What it answers is in
+The function is called with each observation, of a reset and of a step, the agent's id and its info, {} where there is none. One with two parameters,
+observe(observations, infos), is called once instead: with dicts by agent of all that are observed now, and answers a dict for the same agents. An answer is in
 `observation_space` of the function: a Gymnasium space for all agents, or a callable of an agent and the space that its environment declares. Without one
 the space stays as it is. A class is made once, without arguments, for each environment, and its object is called; what it remembers is the environment's.
 """
@@ -34,8 +35,9 @@ def wrap(adapter: EnvAdapter, name: str) -> "ObservedAdapter":
 class ObservedAdapter:
     """An adapter but for its observations and their spaces."""
 
-    def __init__(self, adapter: EnvAdapter, name: str, function: Callable[[Any, Any, Any], Any]) -> None:
+    def __init__(self, adapter: EnvAdapter, name: str, function: Callable[..., Any]) -> None:
         self._adapter, self._function = adapter, function
+        self._sees_all = _num_parameters(function) == 2
         adapter.keep_infos()
         description = adapter.description
         self._keys = [agent.key for agent in description.agents]
@@ -66,13 +68,30 @@ class ObservedAdapter:
 
     def _observed(self, result: StepResult) -> StepResult:
         infos = self._adapter.kept_infos or {}
-        for index, observation in enumerate(result.observations):
-            if observation is not None:
-                made = self._function(observation, self._keys[index], infos.get(index, {}))
-                if made is None:
-                    raise self._adapter.error("the observation function answered None, expected an observation", index)
-                result.observations[index] = made
+        observed = [index for index, observation in enumerate(result.observations) if observation is not None]
+        made: Any = None
+        if self._sees_all and observed:
+            made = self._function({self._keys[i]: result.observations[i] for i in observed}, {self._keys[i]: infos.get(i, {}) for i in observed})
+            if not isinstance(made, dict):
+                raise self._adapter.error(f"the observation function answered {type(made).__name__}, expected a dict of observations by agent")
+        for index in observed:
+            key = self._keys[index]
+            answer = made.get(key) if self._sees_all else self._function(result.observations[index], key, infos.get(index, {}))
+            if answer is None:
+                raise self._adapter.error("the observation function answered None, expected an observation", index)
+            result.observations[index] = answer
         return result
+
+
+def _num_parameters(function: Callable[..., Any]) -> int:
+    """Those that may be given by place; 3 where Python cannot say."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 3
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return 3
+    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
 
 
 def _described(where: str, declared: Any, key: Any, space: Any) -> dict:

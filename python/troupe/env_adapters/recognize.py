@@ -12,6 +12,7 @@ from troupe.env_adapters.core import AdapterCore, in_order
 from troupe.env_adapters.dicts import ParallelAdapter, RllibAdapter
 from troupe.env_adapters.gymnasium_env import GymnasiumAdapter, ListAdapter, tuples_of_one_length
 from troupe.env_adapters.seeding import Seeding
+from troupe.env_adapters.smac import SmacAdapter, is_smac
 
 #: Attributes of environments with lists that tell them from one agent whose spaces are Tuples.
 _SEVERAL = ("n_agents", "num_agents", "players", "agents", "possible_agents")
@@ -39,6 +40,8 @@ def _adapt(name: str, env: Any, global_state: bool) -> EnvAdapter:
         )
     if callable(getattr(env, "last", None)) and callable(getattr(env, "observe", None)):
         return AecAdapter(name, env, global_state)
+    if is_smac(env):
+        return SmacAdapter(name, env, global_state)
     multi_agent_env = any(cls.__name__ == "MultiAgentEnv" for cls in type(env).__mro__)
     observation, action = getattr(env, "observation_space", None), getattr(env, "action_space", None)
     if not multi_agent_env:

@@ -24,12 +24,45 @@ MODULE_ATTRIBUTES = ("parallel_env", "env", "raw_env", "make_env")
 CONFIG_PARAMETERS = ("config", "env_config", "env_context")
 
 
-def make_environment(name: str, args: dict, draws: bool = False) -> Any:
+class Place:
+    """The number of an environment in its run, `env_index`, and of its worker. -1: it is made to be looked at alone. A
+    constructor gets both numbers by parameters of these names; in arguments stands ${env_index}. `asked_for`: one of them
+    was wanted.
+    """
+
+    def __init__(self, worker_index: int = 0, env_index: int = -1):
+        self._numbers = {"worker_index": worker_index, "env_index": env_index}
+        self.asked_for = False
+
+    def fill(self, value: Any) -> Any:
+        """The value with the numbers in the place of their marks; a mark alone is a number."""
+        if isinstance(value, dict):
+            return {key: self.fill(entry) for key, entry in value.items()}
+        if isinstance(value, list):
+            return [self.fill(entry) for entry in value]
+        for name, number in self._numbers.items():
+            mark = "${" + name + "}"
+            if isinstance(value, str) and mark in value:
+                self.asked_for = True
+                value = number if value == mark else value.replace(mark, str(number))
+        return value
+
+    def wanted_by(self, parameters: list[inspect.Parameter], args: dict) -> dict:
+        """The numbers that parameters ask for, where no argument has that name."""
+        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        wanted = {p.name: self._numbers[p.name] for p in parameters if p.kind in named and p.name in self._numbers and p.name not in args}
+        self.asked_for = self.asked_for or bool(wanted)
+        return wanted
+
+
+def make_environment(name: str, args: dict, draws: bool = False, place: Place | None = None) -> Any:
     """`name`: "module", "module:attribute", "path/file.py[:attribute]", or "module:Id" with an id that Gymnasium knows
     once the module is imported. `draws`: one that is to be drawn.
     """
+    place = place or Place()
+    args = place.fill(args)
     if draws and "render_mode" not in args:
-        return _make_to_be_drawn(name, args)
+        return _make_to_be_drawn(name, args, place)
     module_name, _, attribute = name.partition(":")
     if name.endswith(":") and module_name:
         raise EnvAdapterError(f"environment {name}: nothing follows the colon, expected an attribute or a Gymnasium id")
@@ -37,7 +70,7 @@ def make_environment(name: str, args: dict, draws: bool = False) -> Any:
     if not attribute:
         for candidate in MODULE_ATTRIBUTES:
             if callable(getattr(module, candidate, None)):
-                return _call(name, getattr(module, candidate), args)
+                return _call(name, getattr(module, candidate), args, place)
         near = [
             n
             for n in dir(module)
@@ -49,7 +82,7 @@ def make_environment(name: str, args: dict, draws: bool = False) -> Any:
         )
     found = _attribute(f"environment {name}", module, attribute)
     if callable(found):
-        return _call(name, found, args)
+        return _call(name, found, args, place)
     if found is not None:
         raise EnvAdapterError(
             f"environment {name}: {attribute} of module {module_name} is {type(found).__name__}, expected a class "
@@ -69,15 +102,15 @@ def make_environment(name: str, args: dict, draws: bool = False) -> Any:
     )
 
 
-def _make_to_be_drawn(name: str, args: dict) -> Any:
+def _make_to_be_drawn(name: str, args: dict, place: Place) -> Any:
     """With PettingZoo's and Gymnasium's render_mode, and without it where that is refused: then the environment may draw
     itself all the same, or says that it cannot.
     """
     try:
-        return make_environment(name, {**args, "render_mode": "rgb_array"}, draws=True)
+        return make_environment(name, {**args, "render_mode": "rgb_array"}, True, place)
     except Exception as error:
         warnings.warn(f"environment {name}: made without render_mode rgb_array: {error}", stacklevel=2)
-        return make_environment(name, args)
+        return make_environment(name, args, place=place)
 
 
 def import_module_of(name: str) -> Any:
@@ -246,7 +279,7 @@ def _gymnasium_registry() -> dict:
     return getattr(module, "registry", None) or {} if module is not None else {}
 
 
-def _call(name: str, maker: Any, args: dict) -> Any:
+def _call(name: str, maker: Any, args: dict, place: Place) -> Any:
     """maker(**args), or maker(args) for makers that take one dict. What the environment's own code raises is its own
     affair.
     """
@@ -262,6 +295,7 @@ def _call(name: str, maker: Any, args: dict) -> Any:
         and parameters[0].kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     ):
         return maker(dict(args))
+    args = {**args, **place.wanted_by(parameters, args)}
     try:
         signature.bind(**args)
     except TypeError as e:

@@ -175,7 +175,7 @@ def _number(value: float) -> Any:
 
 
 def to_text(description: dict) -> str:
-    """The space as lib/space's ParseSpace reads it, for messages: "Box(-1, 1, [3])", "Dict{a: Discrete(2)}"."""
+    """The space as lib/space's ParseSpace reads it: "Box(-1, 1, [3])", "Dict{a: Discrete(2)}"."""
     name = description["type"]
     if name == "Box":
 
@@ -195,8 +195,13 @@ def to_text(description: dict) -> str:
     if name == "MultiBinary":
         return f"MultiBinary({description['n']})"
     if name == "Dict":
-        return "Dict{" + ", ".join(f"{k}: {to_text(c)}" for k, c in description["spaces"].items()) + "}"
+        return "Dict{" + ", ".join(f"{_key(k)}: {to_text(c)}" for k, c in description["spaces"].items()) + "}"
     return "Tuple(" + ", ".join(to_text(child) for child in description["spaces"]) + ")"
+
+
+def _key(key: str) -> str:
+    plain = key.isascii() and key.replace("_", "a").isalnum()
+    return key if plain else '"' + key.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 class SpaceCodec:

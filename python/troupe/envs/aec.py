@@ -91,5 +91,6 @@ class TroupeAECEnv(NativeBase, AECEnv):
             if observed:
                 self.infos[agent] = self._info(slot, self._agent_mask(flags, slot))
             elif self._columns:
-                self.infos[agent] = {**self.infos[agent], **dict(zip(self._columns, self._native.infos[slot].tolist()))}
+                kept = {key: value for key, value in self.infos[agent].items() if key not in self._columns}
+                self.infos[agent] = {**kept, **self._given_columns(slot)}
         self._pending = [agent for slot, agent in enumerate(self.possible_agents) if flags[READY][slot]]

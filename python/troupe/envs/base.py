@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any, Callable
 
@@ -15,7 +16,7 @@ class NativeBase:
 
     Observations have the spec's space; an agent with an action mask observes {"observation": …, "action_mask": …} as PettingZoo's own
     environments do, where every part of its action space is discrete, and finds the mask in its infos, too. infos: the
-    environment's info columns; "agent_mask" where it has one (False: the next action should train nothing).
+    info columns that the step gave; "agent_mask" where it has one (False: the next action should train nothing).
     """
 
     render_mode = None
@@ -92,10 +93,12 @@ class NativeBase:
 
         return write
 
+    def _given_columns(self, slot: int) -> dict[str, Any]:
+        values = self._native.infos[slot].tolist() if self._columns else []
+        return {column: value for column, value in zip(self._columns, values) if not math.isnan(value)}
+
     def _info(self, slot: int, agent_mask: bool) -> dict[str, Any]:
-        info: dict[str, Any] = {}
-        if self._columns:
-            info.update(zip(self._columns, self._native.infos[slot].tolist()))
+        info: dict[str, Any] = self._given_columns(slot)
         if self._masked[slot]:
             info["action_mask"] = self._native.action_spaces[slot].mask(self._native.action_masks[slot])
         if self._has_agent_mask:

@@ -44,7 +44,7 @@ class NativeEnv:
     observation_spaces, action_spaces: what is theirs, parsed.
     observations[slot]: the flattened row, float32 or uint8. action_masks[slot]: uint8, empty without mask.
     actions[slot]: int32 words, and actions_float[slot]: the same memory as float32, to be written before `step` where ready.
-    states: [1 or agents, size], empty without a state. rewards: [agents]. infos: [agents, info columns], float64.
+    states: [1 or agents, size], empty without a state. rewards: [agents]. infos: [agents, info columns], float64, NaN where none was given.
     flags: [5, agents] of uint8, rows OBSERVED, READY, TERMINATED, TRUNCATED (ended alone in the last call), AGENT_MASK.
     all_done: [2], whether the episode has been terminated, truncated.
 

@@ -29,6 +29,12 @@ inline std::string Frame(uint8_t type, uint8_t flags, uint32_t stream, const std
 }
 
 inline const std::string kCallBegins = Frame(1, 4, 1, "headers");
+/// More of the connection's window, which gRPC gives.
+inline std::string WindowFrame(uint32_t bytes) {
+  std::string increment;
+  AppendUint32(increment, bytes);
+  return Frame(8, 0, 0, increment);
+}
 /// A message of `size` bytes in one frame, with its 5-byte prefix.
 inline std::string DataFrame(size_t size) {
   std::string prefix(1, '\0');
@@ -49,13 +55,14 @@ class ConnectionRelayTest : public ::testing::Test {
     options.admission = limits;
     options.frames.max_message_bytes = 4 << 20;
     options.frames.max_open_calls = 2;
-    options.unfinished = unfinished_;
+    options.messages = messages_;
     options.hand_overs = hand_overs_;
     options.max_greeted = 2;
     options.many = many_;
     options.first_call_timeout = absl::Seconds(10);
     options.clock = &clock_;
     options.peers = &peers_;
+    options.counts = &counts_;
     options.hand_over = [this](Descriptor socket) { grpc_.push_back(std::move(socket)); };
     auto relay = ConnectionRelay::Create(std::move(options));
     ASSERT_TRUE(relay.ok()) << relay.status();
@@ -115,11 +122,12 @@ class ConnectionRelayTest : public ::testing::Test {
     return absl::StrCat("unix-abstract:", std::string(name.sun_path + 1, bytes - offsetof(sockaddr_un, sun_path) - 1));
   }
 
-  UnfinishedLimits unfinished_;
+  MessageLimits messages_;
   int64_t many_ = 1000;
   base::Rate hand_overs_ = {.burst = 100, .per_second = 100};
   base::FakeClock clock_;
   PeerBook peers_;
+  DoorCounts counts_;
   std::vector<Descriptor> grpc_;
   std::unique_ptr<ConnectionRelay> relay_;
   bool closed_ = false;

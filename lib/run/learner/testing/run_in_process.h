@@ -68,7 +68,7 @@ struct RunInProcess {
     EXPECT_TRUE(created.ok()) << created.status();
     learner = *std::move(created);
     binding = std::make_unique<rpc::LearnerBinding>(learner.get());
-    control = std::make_unique<ControlHandler>(learner.get(), binding.get(), &degradations, "run");
+    control = std::make_unique<ControlHandler>(learner.get(), binding.get(), &degradations, &door_counts, "run");
     cache = std::make_unique<PolicyMapCache>(&setup, parts.draw);
     cache->SetPolicies(policies);
     desk = std::make_unique<PolicyDesk>(PolicyDesk::Deps{.run = &setup.run,
@@ -131,6 +131,7 @@ struct RunInProcess {
   env::EnvRegistry registry;
   RunSetup setup;
   Degradations degradations;
+  rpc::DoorCounts door_counts;
   CheckpointLoop checkpoints;
   std::unique_ptr<learner::Trainer> trainer;
   std::unique_ptr<RunReporter> reporter;
