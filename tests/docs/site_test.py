@@ -150,9 +150,8 @@ class SiteTest(unittest.TestCase):
         for name in ("mkdocs.yml", *OUTSIDE):
             os.makedirs(os.path.dirname(os.path.join(tree, name)), exist_ok=True)
             shutil.copy(os.path.join(SOURCE, name), os.path.join(tree, name))
-        examples = (os.path.join("examples", name) for name in ("notebooks", "policy_client", "go_client", "java_client"))
-        for folder in ("docs", "proto", *examples):
-            shutil.copytree(os.path.join(SOURCE, folder), os.path.join(tree, folder), ignore=shutil.ignore_patterns("runs"))
+        for folder in ("docs", "examples", "proto"):
+            shutil.copytree(os.path.join(SOURCE, folder), os.path.join(tree, folder), ignore=shutil.ignore_patterns("runs"), dirs_exist_ok=True)
         with open(os.path.join(tree, "docs", "cli.md"), "a") as file:
             file.write("[a](gone.md) [b](../lib/gone.cc) [c](metrics.md#gone)\n")
         with open(os.path.join(tree, "docs", "lost.md"), "w") as file:
