@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/config/resolve_algorithms.h"
 #include "lib/config/resolved_run.h"
 #include "lib/config/schema.h"
 #include "lib/config/testing/resolve_fixture.h"
@@ -354,6 +355,54 @@ TEST_F(AlgorithmsTest, APolicyMayBeListedAnew) {
   EXPECT_EQ(run.algorithms[1].name, "ppo");
   EXPECT_EQ(Option<double>(run, 1, "gae_lambda"), 0.6);
   EXPECT_EQ(FirstLr(run, 1), 1e-3);
+}
+
+TEST_F(AlgorithmsTest, APolicyTrainsWithSettingsOfItsOwn) {
+  const ResolvedRun run = Resolve(R"(
+env: {name: mixed}
+algorithm: {name: mappo, lr: 0.001, train_batch_size: 400}
+multi_agent:
+  policies: {wolf: {}, sheep: {algorithm: {name: maa2c, lr: 0.002}}}
+  policy_mapping: {"wolf_*": wolf, sheep: sheep}
+  agents: {sheep: {algorithm: {gamma: 0.9}}, "*": {}}
+)");
+  const auto set = [&run](size_t slot, const std::vector<std::string>& settings) {
+    return AlgorithmWith(run, slot, settings);
+  };
+  EXPECT_EQ(*set(0, {}), run.algorithms[0]);
+  EXPECT_EQ(*set(1, {}), run.algorithms[1]);
+  const size_t kSlots = 2;
+  for (size_t slot = 0; slot < kSlots; ++slot) {
+    policy::AlgorithmSpec expected = run.algorithms[slot];
+    expected.options["lr"] = ScheduleValue{0.5, 0.5, 0};
+    expected.options["gamma"] = 0.25;
+    const auto got = set(slot, {"algorithm.lr=0.5", "algorithm.gamma=0.25"});
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(*got, expected) << "nothing else changes: neither what the agent says, nor the size of minibatches";
+  }
+  // The sheep's own rows count, and the wolf's clip is none of maa2c's.
+  EXPECT_EQ(std::get<int64_t>(set(1, {"algorithm.minibatch_size=400"})->options.at("minibatch_size")), 400);
+  EXPECT_EQ(std::get<int64_t>(set(0, {"algorithm.num_minibatches=4"})->options.at("minibatch_size")), 200);
+  EXPECT_EQ(std::get<ScheduleValue>(set(0, {"algorithm.lr=[[0, 1], [9, 0]]"})->options.at("lr")).points.size(), 2u);
+  const auto refused = [&](size_t slot, const std::string& setting, const std::string& begins) {
+    const absl::Status status = set(slot, {setting}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << setting << ": " << status;
+    EXPECT_THAT(std::string(status.message()), StartsWith(begins));
+  };
+  refused(1, "algorithm.minibatch_size=401", "algorithm.minibatch_size: got 401, expected at most");
+  refused(1, "algorithm.clip_param=0.1",
+          "algorithm.clip_param: cannot change while the run trains, expected an option of a2c");
+  refused(0, "algorithm.entropy_coef=0",
+          "algorithm.entropy_coef: cannot change while the run trains, expected an option of ppo, as "
+          "algorithm.lr; the nearest is algorithm.entropy_coeff");
+  refused(0, "algorithm.train_batch_size=9", "algorithm.train_batch_size: cannot change");
+  refused(0, "algorithm.name=ippo", "algorithm.name: cannot change");
+  refused(0, "model.activation=relu", "model.activation: cannot change");
+  refused(0, "lr=1", "lr: cannot change");
+  refused(0, "algorithm.lr=-1", "algorithm.lr: got -1, expected");
+  refused(0, "algorithm.lr=soon", "algorithm.lr: got");
+  refused(0, "algorithm.minibatch_size=auto", "algorithm.minibatch_size: got auto, expected a value");
+  refused(0, "algorithm.discount_by=env_step", "algorithm.gamma: got another discount per env step");
 }
 
 TEST_F(AlgorithmsTest, AResumedRunKeepsItsAlgorithm) {

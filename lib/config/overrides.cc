@@ -71,6 +71,19 @@ const v1::AgentConfig* FindAgentConfig(const RunConfig& config, std::string_view
   return nullptr;
 }
 
+/// The last layer of a policy's settings, which is made where there is none.
+v1::AlgorithmConfig* OwnAlgorithm(const SettingsOf& of, v1::MultiAgentConfig* multi_agent) {
+  for (v1::AgentConfig& agent : *multi_agent->mutable_agents()) {
+    if (!of.own_agent.empty() && policy::GlobMatches(agent.agents(), of.own_agent)) return agent.mutable_algorithm();
+  }
+  for (v1::PolicyConfig& policy : *multi_agent->mutable_policies()) {
+    if (policy.id() == of.policy.value()) return policy.mutable_algorithm();
+  }
+  v1::PolicyConfig* const added = multi_agent->add_policies();
+  added->set_id(of.policy.value());
+  return added->mutable_algorithm();
+}
+
 bool Says(const v1::AgentConfig& agent) { return agent.has_model() || agent.has_algorithm(); }
 
 /// What says something of a policy's algorithm, from the run to the agent.
@@ -220,6 +233,24 @@ v1::ModelConfig ModelOf(const RunConfig& config, const SettingsOf& of) {
   if (const v1::PolicyConfig* policy = FindPolicyConfig(config, of.policy)) Override(policy->model(), &model);
   if (!of.own_agent.empty()) Override(FindAgentConfig(config, of.own_agent)->model(), &model);
   return model;
+}
+
+RunConfig WithOwnOptions(const RunConfig& config, const SettingsOf& of, const v1::AlgorithmConfig& said,
+                         absl::Span<const std::string> keys) {
+  const auto proto = std::make_shared<v1::RunConfig>(config.proto());
+  v1::AlgorithmConfig* const own = OwnAlgorithm(of, proto->mutable_multi_agent());
+  const v1::AlgorithmConfig before = *own;
+  const FieldDescriptor& entry = OptionsOf(LayersOf(config, of).back().name);
+  const FieldDescriptor* const read_as = OptionsIn(before);
+  Message* const options = MutableOptions(entry, own);
+  if (read_as != nullptr && read_as != &entry) {
+    OverrideOptions(before.GetReflection()->GetMessage(before, read_as), options);
+  }
+  const Message& from = said.GetReflection()->GetMessage(said, OptionsIn(said));
+  for (const std::string& key : keys) {
+    CopyField(from, *options->GetDescriptor()->FindFieldByName(key), options);
+  }
+  return config.With(proto);
 }
 
 std::string AlgorithmKey(const RunConfig& config, const SettingsOf& of, const std::string& name) {

@@ -31,6 +31,10 @@ absl::StatusOr<std::vector<SettingsOf>> ResolveSettings(const RunConfig& config,
 
 v1::AlgorithmConfig AlgorithmOf(const RunConfig& config, const SettingsOf& of);
 v1::ModelConfig ModelOf(const RunConfig& config, const SettingsOf& of);
+/// The configuration with what `said` has of `keys`, which are options of the algorithm in force, said of the policy
+/// alone. For AlgorithmOf and AlgorithmKey: no policy more or less.
+RunConfig WithOwnOptions(const RunConfig& config, const SettingsOf& of, const v1::AlgorithmConfig& said,
+                         absl::Span<const std::string> keys);
 /// The key that gives the policy its algorithm.<name>: where an error points to.
 std::string AlgorithmKey(const RunConfig& config, const SettingsOf& of, const std::string& name);
 /// The same of model.<name>.

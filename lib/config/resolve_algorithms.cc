@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "lib/base/check.h"
+#include "lib/base/log.h"
+#include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/algorithms.h"
 #include "lib/config/ingest_budget.h"
@@ -174,6 +176,34 @@ void FillAuto(const policy::PolicySpec& policy, const Message& options, Algorith
   fill("minibatch_by", std::string(policy.remembers() ? "rows" : "env_steps"));
 }
 
+/// "lr" of "algorithm.lr=1e-4", an option of `entry`.
+absl::StatusOr<std::string> OptionKeyOf(const std::string& setting, const FieldDescriptor& entry) {
+  constexpr absl::string_view kSection = "algorithm.";
+  absl::string_view key = absl::string_view(setting).substr(0, setting.find('='));
+  const bool is_algorithms = absl::ConsumePrefix(&key, kSection);
+  std::string name(key);
+  if (is_algorithms && FindOption(entry, name) != nullptr) return name;
+  std::vector<std::string> known;
+  for (int i = 0; i < entry.message_type()->field_count(); ++i) {
+    known.push_back(absl::StrCat(kSection, entry.message_type()->field(i)->name()));
+  }
+  const std::string got = base::LogSafe(setting.substr(0, setting.find('=')), 160);
+  const std::string nearest = base::NearestName(got, known);
+  return absl::InvalidArgumentError(
+      absl::StrCat(got, ": cannot change while the run trains, expected an option of ", entry.name(),
+                   ", as algorithm.lr", nearest.empty() ? std::string() : absl::StrCat("; the nearest is ", nearest)));
+}
+
+/// The error from where it names one of the keys on: nobody wrote them in the places that it begins with.
+absl::Status FromKeyOn(const absl::Status& status, const std::vector<std::string>& keys) {
+  const std::string text(status.message());
+  for (const std::string& key : keys) {
+    const size_t begin = text.find(absl::StrCat("algorithm.", key, ": "));
+    if (begin != std::string::npos) return absl::Status(status.code(), text.substr(begin));
+  }
+  return status;
+}
+
 absl::StatusOr<AlgorithmSpec> SpecOf(const ResolvedRun& run, const SettingsOf& of, size_t slot) {
   const v1::AlgorithmConfig algorithm = AlgorithmOf(run.config, of);
   const FieldDescriptor& entry = OptionsOf(algorithm.name());
@@ -198,6 +228,37 @@ absl::StatusOr<AlgorithmSpec> SpecOf(const ResolvedRun& run, const SettingsOf& o
 }
 
 }  // namespace
+
+absl::StatusOr<AlgorithmSpec> AlgorithmWith(const ResolvedRun& run, size_t slot,
+                                            const std::vector<std::string>& settings) {
+  const SettingsOf& of = run.settings[slot];
+  const FieldDescriptor& entry = OptionsOf(AlgorithmOf(run.config, of).name());
+  std::vector<std::string> keys;
+  for (const std::string& setting : settings) {
+    TROUPE_ASSIGN_OR_RETURN(keys.emplace_back(), OptionKeyOf(setting, entry));
+  }
+  const absl::StatusOr<RunConfig> parsed =
+      RunConfig::FromYaml(absl::StrCat("{algorithm: {name: ", entry.name(), "}}"), "settings", settings);
+  if (!parsed.ok()) return FromKeyOn(parsed.status(), keys);
+  const v1::AlgorithmConfig& said = parsed->proto().algorithm();
+  for (const std::string& key : keys) {
+    const KeyIn option = FindKey(said, key);
+    if (!option.field->has_presence() || option.message->GetReflection()->HasField(*option.message, option.field)) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("algorithm.", key, ": got ", RuleOf(*option.field).unset(), ", expected a value"));
+  }
+  ResolvedRun changed = run;
+  changed.config = WithOwnOptions(run.config, of, said, keys);
+  if (RewardDiscount(AlgorithmOf(changed.config, of)) != run.policies[slot].reward_discount) {
+    return absl::InvalidArgumentError(
+        "algorithm.gamma: got another discount per env step, expected the one that the run began with: workers "
+        "discount by it, too");
+  }
+  absl::StatusOr<AlgorithmSpec> spec = SpecOf(changed, of, slot);
+  return spec.ok() ? std::move(spec) : FromKeyOn(spec.status(), keys);
+}
 
 absl::Status FillAlgorithms(const std::vector<SettingsOf>& settings, ResolvedRun* run) {
   for (size_t slot = 0; slot < settings.size(); ++slot) {

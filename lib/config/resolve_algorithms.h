@@ -1,10 +1,14 @@
 #pragma once
 
+#include <cstddef>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "lib/config/resolve_policies.h"
 #include "lib/config/resolved_run.h"
+#include "lib/policy/algorithm_spec.h"
 
 namespace troupe::config {
 
@@ -13,5 +17,11 @@ namespace troupe::config {
 /// options. INVALID_ARGUMENT with the place of the key: more rows, or more minibatches, than a batch has; a schedule
 /// that begins where it must not; what the algorithm's own parser refuses.
 absl::Status FillAlgorithms(const std::vector<SettingsOf>& settings, ResolvedRun* run);
+
+/// How the policy of `slot` trains with `settings`, "algorithm.KEY=VALUE" each (policy::PolicyEntry), instead of what
+/// the configuration says. INVALID_ARGUMENT, beginning with the key: one that is no option of the policy's algorithm,
+/// or that more than its trainer goes by; a value out of range; what FillAlgorithms says.
+absl::StatusOr<policy::AlgorithmSpec> AlgorithmWith(const ResolvedRun& run, size_t slot,
+                                                    const std::vector<std::string>& settings);
 
 }  // namespace troupe::config

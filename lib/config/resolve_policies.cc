@@ -447,17 +447,6 @@ int64_t JointObservationSize(const env::EnvSpec& env) {
   return size;
 }
 
-/// PolicySpec::reward_discount.
-double RewardDiscount(const v1::AlgorithmConfig& algorithm) {
-  const google::protobuf::FieldDescriptor& entry = OptionsOf(algorithm.name());
-  const google::protobuf::FieldDescriptor* const by = FindOption(entry, "discount_by");
-  const google::protobuf::FieldDescriptor* const gamma = FindOption(entry, "gamma");
-  if (by == nullptr || gamma == nullptr) return 1;
-  const google::protobuf::Message& options = algorithm.GetReflection()->GetMessage(algorithm, &entry);
-  const bool by_env_step = options.GetReflection()->GetEnumValue(options, by) == v1::DISCOUNT_BY_ENV_STEP;
-  return by_env_step ? options.GetReflection()->GetDouble(options, gamma) : 1;
-}
-
 /// Spaces, mask and one-hot from the agents that play the policy; at least one. What their rewards are discounted by.
 absl::Status InferFromAgents(const RunConfig& config, const env::EnvSpec& env, const std::vector<size_t>& played,
                              const SettingsOf& of, PolicySpec* spec) {
@@ -598,6 +587,16 @@ absl::Status FillWithoutNetworks(const RunConfig& config, const SettingsOf& of, 
 }
 
 }  // namespace
+
+double RewardDiscount(const v1::AlgorithmConfig& algorithm) {
+  const google::protobuf::FieldDescriptor& entry = OptionsOf(algorithm.name());
+  const google::protobuf::FieldDescriptor* const by = FindOption(entry, "discount_by");
+  const google::protobuf::FieldDescriptor* const gamma = FindOption(entry, "gamma");
+  if (by == nullptr || gamma == nullptr) return 1;
+  const google::protobuf::Message& options = algorithm.GetReflection()->GetMessage(algorithm, &entry);
+  const bool by_env_step = options.GetReflection()->GetEnumValue(options, by) == v1::DISCOUNT_BY_ENV_STEP;
+  return by_env_step ? options.GetReflection()->GetDouble(options, gamma) : 1;
+}
 
 absl::StatusOr<ResolvedPolicies> ResolvePolicies(const RunConfig& config, const env::EnvSpec& env) {
   TROUPE_ASSIGN_OR_RETURN(Names names, ResolveNames(config, env));

@@ -9,6 +9,7 @@
 #include "lib/policy/policy_mapping.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/sample/train_rules.h"
+#include "proto/troupe/v1/config.pb.h"
 
 namespace troupe::config {
 
@@ -24,6 +25,9 @@ struct SettingsOf {
   policy::PolicyId policy;
   std::string own_agent = {};  ///< empty: none
 };
+
+/// PolicySpec::reward_discount of policies that train so.
+double RewardDiscount(const v1::AlgorithmConfig& algorithm);
 
 /// The part of a ResolvedRun that says who plays whom.
 struct ResolvedPolicies {

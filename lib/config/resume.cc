@@ -78,19 +78,6 @@ RunConfig WithSortedArguments(const RunConfig& old_config, const RunConfig& new_
   return new_config.With(std::move(proto));
 }
 
-/// Sets `field` to what it is in `from`, where it may be not set.
-void CopyField(const Message& from, const FieldDescriptor& field, Message* to) {
-  const std::unique_ptr<Message> only(from.New());
-  only->CopyFrom(from);
-  std::vector<const FieldDescriptor*> set;
-  only->GetReflection()->ListFields(*only, &set);
-  for (const FieldDescriptor* const other : set) {
-    if (other != &field) only->GetReflection()->ClearField(only.get(), other);
-  }
-  to->GetReflection()->ClearField(to, &field);
-  to->MergeFrom(*only);
-}
-
 /// Defaults that have changed since: where the new configuration says nothing, the run goes on as it began.
 RunConfig WithDefaultsOf(const RunConfig& old_config, const RunConfig& new_config) {
   const auto proto = std::make_shared<v1::RunConfig>(new_config.proto());

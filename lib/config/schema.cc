@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -233,6 +234,18 @@ KeyIn FindKey(const google::protobuf::Message& section, std::string_view name) {
     }
   }
   return {};
+}
+
+void CopyField(const google::protobuf::Message& from, const FieldDescriptor& field, google::protobuf::Message* to) {
+  const std::unique_ptr<google::protobuf::Message> only(from.New());
+  only->CopyFrom(from);
+  std::vector<const FieldDescriptor*> set;
+  only->GetReflection()->ListFields(*only, &set);
+  for (const FieldDescriptor* const other : set) {
+    if (other != &field) only->GetReflection()->ClearField(only.get(), other);
+  }
+  to->GetReflection()->ClearField(to, &field);
+  to->MergeFrom(*only);
 }
 
 std::vector<std::string> AllKeys() {

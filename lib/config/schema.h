@@ -70,5 +70,8 @@ struct KeyIn {
 };
 /// The section's key of that name, or that of the options it has; nullptr twice: neither has it.
 KeyIn FindKey(const google::protobuf::Message& section, std::string_view name);
+/// Sets `field` to what it is in `from`, where it may be not set.
+void CopyField(const google::protobuf::Message& from, const google::protobuf::FieldDescriptor& field,
+               google::protobuf::Message* to);
 
 }  // namespace troupe::config

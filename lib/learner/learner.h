@@ -86,13 +86,15 @@ class Learner {
   StepOutcome Step(absl::Duration timeout) { return cycle_.Step(timeout); }
   /// Makes `next`, which follows from Policies() by changes, the policies of the run: what it brings is made in the
   /// trainer and published first, every grant from then on carries it, and rows of a policy that it replaced are STALE.
-  /// `added`: exactly the policies that it brings. One that it removes plays on in the episodes in progress; its slot
-  /// is released by a later Step, in a revision of its own, when no worker can bring rows of it any more. Between
-  /// Steps. Whole or not at all: FAILED_PRECONDITION before Start or for a learner without a table, UNAVAILABLE once
-  /// the run is about to end, INVALID_ARGUMENT when `next` or `added` do not follow; else the trainer's.
-  absl::Status ChangePolicies(const policy::PolicyTablePtr& next, std::vector<NewPolicy> added) {
-    return cycle_.ChangePolicies(next, std::move(added));
+  /// One that it removes plays on in the episodes in progress; its slot is released by a later Step, in a revision of
+  /// its own, when no worker can bring rows of it any more. Between Steps. Whole or not at all: FAILED_PRECONDITION
+  /// before Start or for a learner without a table, UNAVAILABLE once the run is about to end, INVALID_ARGUMENT when
+  /// `next` or `change` do not follow; else the trainer's.
+  absl::Status ChangePolicies(const policy::PolicyTablePtr& next, TableChange change) {
+    return cycle_.ChangePolicies(next, std::move(change));
   }
+  /// By slot, the policy of the run's beginning that each is trained as (LearnerState). Between Steps.
+  const policy::BySlot<policy::PolicyId>& trained_as() const { return cycle_.trained_as(); }
   /// The policies as they are now.
   policy::PolicyTablePtr Policies() const { return run_.View()->table; }
 

@@ -296,7 +296,7 @@ class World {
     }
     const bool fails = !added.empty() && random_.Below(8) == 0;
     if (fails) trainer_->FailNext(absl::InternalError("no memory"));
-    const absl::Status changed = learner_->ChangePolicies(*next, std::move(added));
+    const absl::Status changed = learner_->ChangePolicies(*next, {std::move(added)});
     EXPECT_EQ(changed.ok(), !fails) << changed;
     EXPECT_EQ(learner_->Policies(), fails ? now : *next);
     reached_.changes += changed.ok() ? 1 : 0;

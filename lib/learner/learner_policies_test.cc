@@ -71,7 +71,7 @@ class LearnerPoliciesTest : public testing::Test {
   }
   absl::Status Change(const absl::StatusOr<PolicyTablePtr>& next, std::vector<NewPolicy> added = {}) {
     EXPECT_TRUE(next.ok()) << next.status();
-    return learner_->ChangePolicies(*next, std::move(added));
+    return learner_->ChangePolicies(*next, {std::move(added)});
   }
   /// Does what is granted; the dispositions of the fragments.
   std::vector<Disposition> Work() {
@@ -217,7 +217,7 @@ TEST_F(LongEpisodesTest, AReplacedPolicysRowsAreStaleAndItsEpisodesEnd) {
 TEST_F(LearnerPoliciesTest, WhatDoesNotFollowIsRefused) {
   const auto code = [&](const PolicyTablePtr& next, std::vector<NewPolicy> added) {
     const PolicyTablePtr before = learner_->Policies();
-    const absl::Status status = learner_->ChangePolicies(next, std::move(added));
+    const absl::Status status = learner_->ChangePolicies(next, {std::move(added)});
     EXPECT_EQ(learner_->Policies(), before);
     EXPECT_FALSE(trainer_->Has(PolicySlot(2)));
     return status.code();

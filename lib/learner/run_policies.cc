@@ -153,7 +153,7 @@ absl::StatusOr<std::vector<policy::WeightSnapshotPtr>> RunPolicies::AddToTrainer
   return weights;
 }
 
-absl::Status RunPolicies::ChangePolicies(const PolicyTablePtr& next, std::vector<NewPolicy> added) {
+absl::Status RunPolicies::ChangePolicies(const PolicyTablePtr& next, TableChange change) {
   TROUPE_CHECK(next != nullptr);
   if (config_.policies == nullptr) return absl::FailedPreconditionError("this learner's policies never change");
   int64_t version = 0;
@@ -169,10 +169,15 @@ absl::Status RunPolicies::ChangePolicies(const PolicyTablePtr& next, std::vector
     now = run_.view;
   }
   TROUPE_ASSIGN_OR_RETURN(const std::vector<PolicySlot> slots, NewSlots(*now->table, *next));
+  std::vector<NewPolicy>& added = change.added;
   TROUPE_RETURN_IF_ERROR(CheckAdded(*now->table, slots, added));
   TROUPE_RETURN_IF_ERROR(policy::CheckSize(*next));
   const PolicyViewPtr view = MakePolicyView(next, now->schema);
   TROUPE_RETURN_IF_ERROR(Assembler::CheckSchema(view->schema));
+  if (change.algorithm.has_value()) {
+    TROUPE_CHECK(added.empty());
+    TROUPE_RETURN_IF_ERROR(deps_.trainer->SetAlgorithm(change.algorithm->slot, change.algorithm->algorithm));
+  }
   std::vector<PolicySlot> order;
   for (const NewPolicy& policy : added) order.push_back(policy.slot);
   trained_as_.resize(std::max(trained_as_.size(), next->num_slots()));

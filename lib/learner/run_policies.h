@@ -41,7 +41,8 @@ class RunPolicies {
   /// anew; then announces the version as a whole.
   absl::Status PublishVersion(int64_t n, const std::vector<PolicyUpdateReport>* reports);
   /// Learner's.
-  absl::Status ChangePolicies(const policy::PolicyTablePtr& next, std::vector<NewPolicy> added);
+  absl::Status ChangePolicies(const policy::PolicyTablePtr& next, TableChange change);
+  const policy::BySlot<policy::PolicyId>& trained_as() const { return trained_as_; }
   /// Frees the slots of removed policies of which no rows can come any more.
   void ReleaseDrained();
 

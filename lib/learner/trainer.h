@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/learner/train_batch.h"
+#include "lib/policy/algorithm_spec.h"
 #include "lib/policy/learn_group.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
@@ -41,6 +43,18 @@ struct NewPolicy {
   policy::PolicySlot like;    ///< a policy of the run that it is trained as
 };
 
+/// How a policy trains after a change of the table.
+struct NewAlgorithm {
+  policy::PolicySlot slot;
+  policy::AlgorithmSpec algorithm;
+};
+
+/// What comes with a table that follows from the one before by changes: one of the two, or nothing.
+struct TableChange {
+  std::vector<NewPolicy> added = {};                     ///< exactly the policies that it brings
+  std::optional<NewAlgorithm> algorithm = std::nullopt;  ///< of a policy that was there
+};
+
 /// The learning algorithm behind the learner. Implemented in lib/training with LibTorch, by FakeTrainer in tests.
 /// Used by the update thread only; may block as long as an update takes. Weights stay untouched by a failed update.
 class Trainer {
@@ -61,6 +75,10 @@ class Trainer {
   /// INVALID_ARGUMENT for a spec or state that does not fit; on an error there is nothing in the slot.
   virtual absl::Status AddPolicy(policy::PolicySlot slot, const policy::PolicySpec& spec, policy::PolicyState state,
                                  policy::PolicySlot like) = 0;
+  /// Trains the policy as `algorithm` says from the next update on. INVALID_ARGUMENT for options that it cannot work
+  /// with; FAILED_PRECONDITION, with nothing changed, for those that its state has no place for, and for a policy that
+  /// learns together with others.
+  virtual absl::Status SetAlgorithm(policy::PolicySlot policy, const policy::AlgorithmSpec& algorithm) = 0;
   /// Takes a policy out; its memory is free again, and so is its slot.
   virtual absl::Status RemovePolicy(policy::PolicySlot slot) = 0;
   /// The learn groups, ascending by their first member; each trained policy is in one. They follow AddPolicy and

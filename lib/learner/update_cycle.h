@@ -31,9 +31,10 @@ class UpdateCycle {
   absl::Status Restore(const LearnerState& state);
   absl::Status Start();
   StepOutcome Step(absl::Duration timeout);
-  absl::Status ChangePolicies(const policy::PolicyTablePtr& next, std::vector<NewPolicy> added) {
-    return policies_.ChangePolicies(next, std::move(added));
+  absl::Status ChangePolicies(const policy::PolicyTablePtr& next, TableChange change) {
+    return policies_.ChangePolicies(next, std::move(change));
   }
+  const policy::BySlot<policy::PolicyId>& trained_as() const { return policies_.trained_as(); }
   absl::StatusOr<LearnerSnapshot> SnapshotState();
   void ReportEvaluation(const EpisodeStats& evaluation);
 

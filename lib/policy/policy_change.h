@@ -41,12 +41,18 @@ struct SetTrainable {
   std::vector<PolicyId> ids;
 };
 
+/// What a policy trains with from the next update on.
+struct SetPolicy {
+  PolicyId id;
+  std::vector<std::string> settings;  ///< see PolicyEntry
+};
+
 /// policy_mapping from the next episode of every environment on.
 struct SetMapping {
   std::vector<MappingRule> rules;
 };
 
 /// What people and leagues ask of the policies of a running run. It is done between two updates, whole or not at all.
-using PolicyChange = std::variant<AddPolicy, RemovePolicy, SetPoliciesTrain, SetTrainable, SetMapping>;
+using PolicyChange = std::variant<AddPolicy, RemovePolicy, SetPoliciesTrain, SetTrainable, SetPolicy, SetMapping>;
 
 }  // namespace troupe::policy

@@ -26,6 +26,20 @@ const MappingRule* RuleNaming(const std::vector<MappingRule>& rules, const Polic
   return nullptr;
 }
 
+absl::Status CheckSettings(const std::vector<std::string>& settings) {
+  if (settings.size() > PolicyTable::kMaxSettings) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("got ", settings.size(), " settings of a policy, expected at most ", PolicyTable::kMaxSettings));
+  }
+  for (const std::string& setting : settings) {
+    if (setting.size() <= PolicyTable::kMaxSettingBytes) continue;
+    return absl::InvalidArgumentError(absl::StrCat("got a setting of ", setting.size(), " bytes, \"",
+                                                   base::LogSafe(setting, 64), "\", expected at most ",
+                                                   PolicyTable::kMaxSettingBytes));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckTrains(const PolicySpec& spec, bool trains) {
   if (!trains || spec.policy_class.trainable()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("policy ", Quoted(spec.id), " is of class ",
@@ -76,7 +90,7 @@ absl::StatusOr<PolicyTablePtr> PolicyTable::Finish(std::shared_ptr<PolicyTable> 
   return table;
 }
 
-absl::StatusOr<PolicySlot> PolicyTable::Place(PolicySpec spec, bool trains) {
+absl::StatusOr<PolicySlot> PolicyTable::Place(PolicySpec spec, bool trains, std::vector<std::string> settings) {
   TROUPE_RETURN_IF_ERROR(spec.Validate());
   TROUPE_RETURN_IF_ERROR(CheckTrains(spec, trains));
   if (FindSlot(spec.id).has_value()) {
@@ -93,12 +107,13 @@ absl::StatusOr<PolicySlot> PolicyTable::Place(PolicySpec spec, bool trains) {
     entries_.GrowTo(slot);
   }
   entries_[slot].emplace(PolicyEntry{std::move(spec), trains, /*since=*/revision_});
+  entries_[slot]->settings = std::move(settings);
   return slot;
 }
 
-absl::StatusOr<PolicyTablePtr> PolicyTable::Add(PolicySpec spec, bool trains) const {
+absl::StatusOr<PolicyTablePtr> PolicyTable::Add(PolicySpec spec, bool trains, std::vector<std::string> settings) const {
   std::shared_ptr<PolicyTable> next = Next();
-  TROUPE_RETURN_IF_ERROR(next->Place(std::move(spec), trains).status());
+  TROUPE_RETURN_IF_ERROR(next->Place(std::move(spec), trains, std::move(settings)).status());
   return Finish(std::move(next));
 }
 
@@ -114,14 +129,14 @@ absl::StatusOr<PolicyTablePtr> PolicyTable::Remove(const PolicyId& id) const {
   return Finish(std::move(next));
 }
 
-absl::StatusOr<PolicyTablePtr> PolicyTable::Replace(PolicySpec spec) const {
+absl::StatusOr<PolicyTablePtr> PolicyTable::Replace(PolicySpec spec, std::vector<std::string> settings) const {
   TROUPE_ASSIGN_OR_RETURN(const PolicySlot slot, SlotOf(spec.id));
   std::shared_ptr<PolicyTable> next = Next();
   PolicyEntry& old = *next->entries_[slot];
   old.removed = next->revision_;
   old.replaced = true;
   const bool trains = old.trains && spec.policy_class.trainable();
-  TROUPE_RETURN_IF_ERROR(next->Place(std::move(spec), trains).status());
+  TROUPE_RETURN_IF_ERROR(next->Place(std::move(spec), trains, std::move(settings)).status());
   return Finish(std::move(next));
 }
 
@@ -144,6 +159,26 @@ absl::StatusOr<PolicyTablePtr> PolicyTable::SetTrainable(absl::Span<const Policy
     TROUPE_RETURN_IF_ERROR(CheckTrains(entry.spec, true));
     entry.trains = true;
   }
+  return next;
+}
+
+absl::StatusOr<PolicyTablePtr> PolicyTable::Set(const PolicyId& id, absl::Span<const std::string> settings) const {
+  TROUPE_ASSIGN_OR_RETURN(const PolicySlot slot, SlotOf(id));
+  TROUPE_RETURN_IF_ERROR(CheckTrains(Find(slot)->spec, true));
+  std::shared_ptr<PolicyTable> next = Next();
+  std::vector<std::string>& all = next->entries_[slot]->settings;
+  for (const std::string& setting : settings) {
+    const size_t equals = setting.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("got setting \"", base::LogSafe(setting, 160), "\", expected KEY=VALUE"));
+    }
+    const std::string_view key = std::string_view(setting).substr(0, equals + 1);
+    all.erase(std::remove_if(all.begin(), all.end(), [key](const std::string& had) { return had.starts_with(key); }),
+              all.end());
+    all.push_back(setting);
+  }
+  TROUPE_RETURN_IF_ERROR(CheckSettings(all));
   return next;
 }
 

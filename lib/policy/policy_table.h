@@ -24,6 +24,9 @@ struct PolicyEntry {
   int64_t since = 0;      ///< revision of the table that brought it
   int64_t removed = 0;    ///< revision that removed it; 0: it stays. No episode that begins from then on plays it.
   bool replaced = false;  ///< removed for another of its id: rows made with it are STALE
+  /// What it trains with instead of what the configuration says: "algorithm.KEY=VALUE" with the value in YAML, each key
+  /// once. Workers are not told.
+  std::vector<std::string> settings;
 
   bool active() const { return removed == 0; }
 };
@@ -43,6 +46,9 @@ class PolicyTable {
   /// Of a table that somebody else wrote; environments have no more, and no longer ids.
   static constexpr size_t kMaxAgents = 1024;
   static constexpr size_t kMaxTableAgentIdBytes = 384;
+  /// Of one policy.
+  static constexpr size_t kMaxSettings = 64;
+  static constexpr size_t kMaxSettingBytes = 1024;
   using Ptr = std::shared_ptr<const PolicyTable>;
 
   /// The first table of a run, revision 0: `specs` in the order of their slots. INVALID_ARGUMENT for none, two of one
@@ -50,16 +56,18 @@ class PolicyTable {
   static absl::StatusOr<Ptr> Make(std::vector<PolicySpec> specs, std::vector<bool> trains,
                                   std::vector<MappingRule> mapping, std::vector<std::string> agent_ids);
 
-  /// `spec` in the lowest free slot. Nobody plays it before SetMapping.
-  absl::StatusOr<Ptr> Add(PolicySpec spec, bool trains) const;
+  /// `spec` in the lowest free slot. Nobody plays it before SetMapping. `settings`: PolicyEntry's.
+  absl::StatusOr<Ptr> Add(PolicySpec spec, bool trains, std::vector<std::string> settings = {}) const;
   /// Takes out a policy that no rule names; its episodes end with it.
   absl::StatusOr<Ptr> Remove(const PolicyId& id) const;
   /// Another policy under the id of an active one, in a slot of its own: episodes that begin play it, rows of the old
   /// one are STALE. It trains as the old one did, where its class can.
-  absl::StatusOr<Ptr> Replace(PolicySpec spec) const;
+  absl::StatusOr<Ptr> Replace(PolicySpec spec, std::vector<std::string> settings = {}) const;
   absl::StatusOr<Ptr> SetTrains(const PolicyId& id, bool trains) const;
   /// Exactly these train.
   absl::StatusOr<Ptr> SetTrainable(absl::Span<const PolicyId> ids) const;
+  /// Adds to the settings of a policy; a key that it has gets the new value.
+  absl::StatusOr<Ptr> Set(const PolicyId& id, absl::Span<const std::string> settings) const;
   absl::StatusOr<Ptr> SetMapping(std::vector<MappingRule> rules) const;
   /// Frees the slots of removed policies. FAILED_PRECONDITION for an active one.
   absl::StatusOr<Ptr> Release(absl::Span<const PolicySlot> slots) const;
@@ -94,7 +102,7 @@ class PolicyTable {
   std::shared_ptr<PolicyTable> Next() const;
   /// Resolves the rules against the active policies.
   static absl::StatusOr<Ptr> Finish(std::shared_ptr<PolicyTable> table);
-  absl::StatusOr<PolicySlot> Place(PolicySpec spec, bool trains);
+  absl::StatusOr<PolicySlot> Place(PolicySpec spec, bool trains, std::vector<std::string> settings = {});
 
   friend absl::StatusOr<Ptr> PolicyTableFromJson(std::string_view text);
 

@@ -136,6 +136,7 @@ Json EntryToJson(PolicySlot slot, const PolicyEntry& entry, TableReader reader) 
                {"has_action_mask", spec.has_action_mask},
                {"action_bound_method", WordOf(kBoundMethods, spec.action_bound_method)},
                {"action_scaling", spec.action_scaling}};
+  if (reader == TableReader::kRun && !entry.settings.empty()) json["settings"] = entry.settings;
   if (spec.sequence_length > 0) json["sequence_length"] = spec.sequence_length;
   if (spec.continuous != ContinuousDistribution::kGaussian) {
     json["continuous"] = WordOf(kContinuousDistributionNames, spec.continuous);
@@ -226,6 +227,17 @@ class Reader {
       }
     }
     return sizes;
+  }
+  std::vector<std::string> Texts(const char* key, size_t most) {
+    std::vector<std::string> texts;
+    for (const Json& text : Array(key)) {
+      if (!text.is_string() || texts.size() == most) {
+        Fail(key, absl::StrCat("at most ", most, " texts"), text);
+        return texts;
+      }
+      texts.push_back(text.get<std::string>());
+    }
+    return texts;
   }
   const Json* Object(const char* key) { return Member(key, "an object"); }
 
@@ -390,6 +402,7 @@ absl::StatusOr<PolicyEntry> EntryFromJson(const Json& json, int64_t format, int6
   entry.removed = reader.Integer("removed", revision);
   entry.replaced = reader.Truth("replaced");
   entry.trains = reader.Truth("trains");
+  if (reader.Has("settings")) entry.settings = reader.Texts("settings", PolicyTable::kMaxSettings);
   const std::string policy_class = reader.Text("class");
   const std::string observation_space = reader.Text("observation_space");
   const std::string action_space = reader.Text("action_space");

@@ -160,6 +160,38 @@ TEST(PolicyTableTest, FreezesAndNamesWhoTrains) {
   ExpectError(chosen->SetTrains(PolicyId("d"), true), absl::StatusCode::kNotFound, "not one of this run's 3");
 }
 
+TEST(PolicyTableTest, SettingsAreKeptByKey) {
+  const std::vector<std::string> first = {"algorithm.lr=1e-3", "algorithm.gamma=0.9"};
+  PolicyTablePtr table = *ThreePolicies()->Set(PolicyId("a"), first);
+  EXPECT_EQ(table->revision(), 1);
+  EXPECT_EQ(table->Find(PolicySlot(0))->settings, first);
+  table = *table->Set(PolicyId("a"), {"algorithm.lr=1e-4"});
+  EXPECT_EQ(table->Find(PolicySlot(0))->settings,
+            (std::vector<std::string>{"algorithm.gamma=0.9", "algorithm.lr=1e-4"}));
+  EXPECT_TRUE(table->Find(PolicySlot(1))->settings.empty());
+  const PolicyTablePtr back = *PolicyTableFromJson(ToJson(*table));
+  EXPECT_EQ(back->Find(PolicySlot(0))->settings, table->Find(PolicySlot(0))->settings);
+  EXPECT_EQ(ToJson(*table, TableReader::kWorker).find("settings"), std::string::npos);
+}
+
+TEST(PolicyTableTest, SettingsHaveBounds) {
+  const PolicyTablePtr table = ThreePolicies();
+  ExpectError(table->Set(PolicyId("zz"), {"algorithm.lr=1"}), absl::StatusCode::kNotFound, "\"zz\"");
+  ExpectError(table->Set(PolicyId("c"), {"algorithm.lr=1"}), absl::StatusCode::kInvalidArgument, "random");
+  for (const char* const none : {"algorithm.lr", "=1", ""}) {
+    ExpectError(table->Set(PolicyId("a"), {none}), absl::StatusCode::kInvalidArgument, "expected KEY=VALUE");
+  }
+  const std::string longest(PolicyTable::kMaxSettingBytes - 2, 'v');
+  EXPECT_TRUE(table->Set(PolicyId("a"), {"k=" + longest}).ok());
+  ExpectError(table->Set(PolicyId("a"), {"k=v" + longest}), absl::StatusCode::kInvalidArgument, "1025 bytes, \"k=vvv");
+  std::vector<std::string> many;
+  for (size_t i = 0; i < PolicyTable::kMaxSettings; ++i) many.push_back(absl::StrCat("k", i, "=1"));
+  const PolicyTablePtr full = *table->Set(PolicyId("a"), many);
+  EXPECT_TRUE(full->Set(PolicyId("a"), {"k0=2"}).ok());
+  ExpectError(full->Set(PolicyId("a"), {"more=2"}), absl::StatusCode::kInvalidArgument,
+              "got 65 settings of a policy, expected at most 64");
+}
+
 TEST(PolicyTableTest, RefusesWhatCannotBeDone) {
   const PolicyTablePtr table = ThreePolicies();
   ExpectError(table->Add(Spec("a"), true), absl::StatusCode::kAlreadyExists, "already");

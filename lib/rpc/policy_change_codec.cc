@@ -60,6 +60,21 @@ absl::StatusOr<policy::AddPolicy> AddOf(const v1::AddPolicyRequest& request) {
   return add;
 }
 
+absl::StatusOr<policy::SetPolicy> SetOf(const v1::SetPolicyRequest& request) {
+  constexpr size_t kMost = policy::PolicyTable::kMaxSettings;
+  policy::SetPolicy set;
+  TROUPE_ASSIGN_OR_RETURN(set.id, IdOf(request.id()));
+  if (request.settings().empty() || static_cast<size_t>(request.settings_size()) > kMost) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("settings: got ", request.settings_size(), ", expected 1 to ", kMost));
+  }
+  for (const std::string& setting : request.settings()) {
+    TROUPE_RETURN_IF_ERROR(CheckText("settings", setting, policy::PolicyTable::kMaxSettingBytes));
+    set.settings.push_back(setting);
+  }
+  return set;
+}
+
 absl::StatusOr<policy::SetMapping> MappingOf(const v1::PolicyMapping& mapping) {
   if (mapping.per_agent() || mapping.rules().empty()) {
     return absl::InvalidArgumentError(
@@ -112,6 +127,10 @@ struct Writer {
     Fill(change.ids, change.trains ? request->mutable_thaw() : request->mutable_freeze());
   }
   void operator()(const policy::SetTrainable& change) const { Fill(change.ids, request->mutable_set_trainable()); }
+  void operator()(const policy::SetPolicy& change) const {
+    request->mutable_set()->set_id(change.id.value());
+    for (const std::string& setting : change.settings) request->mutable_set()->add_settings(setting);
+  }
   void operator()(const policy::SetMapping& change) const {
     v1::PolicyMapping* mapping = request->mutable_set_mapping();
     for (const policy::MappingRule& rule : change.rules) {
@@ -153,6 +172,8 @@ absl::StatusOr<policy::PolicyChange> FromProto(const v1::ChangePoliciesRequest& 
       TROUPE_ASSIGN_OR_RETURN(std::vector<PolicyId> ids, IdsOf(request.set_trainable()));
       return policy::SetTrainable{std::move(ids)};
     }
+    case v1::ChangePoliciesRequest::kSet:
+      return SetOf(request.set());
     case v1::ChangePoliciesRequest::kSetMapping:
       return MappingOf(request.set_mapping());
     case v1::ChangePoliciesRequest::CHANGE_NOT_SET:

@@ -53,6 +53,9 @@ TEST(PolicyChangeCodecTest, TheOthersCrossWhole) {
     EXPECT_EQ(back.trains, trains);
   }
   EXPECT_TRUE(std::get<policy::SetTrainable>(Crossed(policy::SetTrainable{})).ids.empty());
+  const auto set = std::get<policy::SetPolicy>(Crossed(policy::SetPolicy{PolicyId("a"), {"k=1", "l=[2, 3]"}}));
+  EXPECT_EQ(set.id, PolicyId("a"));
+  EXPECT_EQ(set.settings, (std::vector<std::string>{"k=1", "l=[2, 3]"}));
   const auto mapping = std::get<policy::SetMapping>(Crossed(policy::SetMapping{
       {{"x_*", {{PolicyId("a"), 0.25}, {PolicyId("b"), 2}}}, {"*", {{PolicyId("a")}}, "self_play"}}}));
   ASSERT_EQ(mapping.rules.size(), 2u);
@@ -82,6 +85,21 @@ TEST(PolicyChangeCodecTest, RefusesWhatIsNoChange) {
     request.mutable_set_trainable()->add_ids(absl::StrCat("p", i));
   }
   ExpectRefused(request, "1025 policy ids, expected at most 1024");
+}
+
+TEST(PolicyChangeCodecTest, SettingsHaveBounds) {
+  v1::ChangePoliciesRequest request;
+  request.mutable_set()->set_id("a");
+  ExpectRefused(request, "settings: got 0, expected 1 to 64");
+  for (size_t i = 0; i < policy::PolicyTable::kMaxSettings; ++i) request.mutable_set()->add_settings("k=1");
+  EXPECT_TRUE(FromProto(request).ok());
+  request.mutable_set()->add_settings("k=1");
+  ExpectRefused(request, "settings: got 65, expected 1 to 64");
+  request.mutable_set()->clear_settings();
+  request.mutable_set()->add_settings(std::string(policy::PolicyTable::kMaxSettingBytes + 1, 'k'));
+  ExpectRefused(request, "settings: got 1025 bytes, expected at most 1024");
+  request.mutable_set()->set_id("../a");
+  ExpectRefused(request, "policy id");
 }
 
 // Every text of a change has a bound; ids have one of their own, below.

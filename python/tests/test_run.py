@@ -245,6 +245,8 @@ class RunTest(ProgramTestCase):
                                 (lambda: run.remove_policy("b"), ["policy", "remove", path, "b"]),
                                 (lambda: run.set_mapping({"*": {"a": 1, "b": 2}}), ["mapping", "set", path, '{"*": {"a": 1, "b": 2}}']),
                                 (lambda: run.set_trainable([]), ["policy", "set-trainable", path]),
+                                (lambda: run.set_policy("a", algorithm={"lr": 1e-4, "entropy_coeff": [[0, 0.1], [5, 0]]}),
+                                 ["policy", "set", path, "a", "algorithm.lr=0.0001", "algorithm.entropy_coeff=[[0, 0.1], [5, 0]]"]),
                                 (run.save, ["checkpoint", "save", path, "--json"])):
             change()
             self.assertEqual(self.notes("arguments")[-1], command)

@@ -114,6 +114,10 @@ class Context:
         """As `Run.set_trainable`."""
         self._learner.ask(lambda run: run.set_trainable(ids))
 
+    def set_policy(self, id: str, *, algorithm: Mapping[str, Any]) -> None:
+        """As `Run.set_policy`."""
+        self._learner.ask(lambda run: run.set_policy(id, algorithm=algorithm))
+
 
 class RunContext(Context):
     """resumed: whether it goes on from a checkpoint (None at the end). reason: why it ends (None at the start)."""

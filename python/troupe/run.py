@@ -246,6 +246,11 @@ class Run:
         """Exactly these policies train from now on. TroupeError."""
         program.run_command("policy", "set-trainable", str(self.path), *ids)
 
+    def set_policy(self, id: str, *, algorithm: Mapping[str, Any]) -> None:
+        """Trains a policy with other options of its algorithm from the next update on: `run.set_policy("main", algorithm={"lr": 1e-4})`.
+        A run that is resumed keeps them. TroupeError: an option that cannot change while the run trains, or a value out of range."""
+        program.run_command("policy", "set", str(self.path), id, *(f"algorithm.{key}={json.dumps(value)}" for key, value in algorithm.items()))
+
     def __enter__(self: _Self) -> _Self:
         return self
 

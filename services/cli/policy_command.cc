@@ -1,4 +1,4 @@
-// troupe policy ls|add|copy|import|remove|freeze|thaw|set-trainable, troupe mapping show|set
+// troupe policy ls|add|copy|import|remove|set|freeze|thaw|set-trainable, troupe mapping show|set
 
 #include <cstdio>
 #include <filesystem>
@@ -293,21 +293,18 @@ void AddCopy(CLI::App* parent, Action* action) {
 void AddImport(CLI::App* parent, Action* action) {
   const auto flags = std::make_shared<ControlFlags>();
   const auto policy = std::make_shared<NewPolicyFlags>();
-  CLI::App* import = AddControl(parent, "import", "A policy more, from a run or checkpoint on the learner's machine.",
-                                flags, kRevisionJson);
-  import->add_option("source", policy->import_from, "run folder or checkpoint, with #ID for a policy of another id")
+  CLI::App* command = AddControl(parent, "import", "A policy more, from a run or checkpoint on the learner's machine.",
+                                 flags, kRevisionJson);
+  command->add_option("source", policy->import_from, "run folder or checkpoint, with #ID for a policy of another id")
       ->required();
-  import->add_option("id", policy->id, "its id here")->required();
-  import->add_option("--like", policy->like,
-                     "the policy whose spaces and networks it has (default: what all have in common)");
-  AddFrozenFlag(import, policy);
-  import->add_flag("--replace", policy->replace, "the id is there: the imported one takes its place");
-  import->footer("Example: troupe policy import runs/my_run 'runs/older#main' rival --frozen");
-  import->callback([=] { *action = [=] { return Add(*flags, *policy);
-};
-}  // namespace
-);
-}  // namespace troupe::services
+  command->add_option("id", policy->id, "its id here")->required();
+  command->add_option("--like", policy->like,
+                      "the policy whose spaces and networks it has (default: what all have in common)");
+  AddFrozenFlag(command, policy);
+  command->add_flag("--replace", policy->replace, "the id is there: the imported one takes its place");
+  command->footer("Example: troupe policy import runs/my_run 'runs/older#main' rival --frozen");
+  command->callback([=] { *action = [=] { return Add(*flags, *policy); }; });
+}
 
 void AddRemove(CLI::App* parent, Action* action) {
   const auto flags = std::make_shared<ControlFlags>();
@@ -319,6 +316,25 @@ void AddRemove(CLI::App* parent, Action* action) {
   remove->add_option("id", *id, "the policy's id")->required();
   remove->footer("Example: troupe policy remove runs/my_run challenger");
   remove->callback([=] { *action = [=] { return Change(*flags, policy::RemovePolicy{PolicyId(*id)}); }; });
+}
+
+void AddSet(CLI::App* parent, Action* action) {
+  const auto flags = std::make_shared<ControlFlags>();
+  const auto set = std::make_shared<policy::SetPolicy>();
+  const auto id = std::make_shared<std::string>();
+  CLI::App* command = AddControl(
+      parent, "set",
+      "Train a policy with other options of its algorithm, from the next update on. A resumed run keeps them.", flags,
+      kRevisionJson);
+  command->add_option("id", *id, "the policy's id")->required();
+  command->add_option("settings", set->settings, "algorithm.KEY=VALUE, with the value in YAML")->required();
+  command->footer("Example: troupe policy set runs/my_run main algorithm.lr=1e-4 algorithm.clip_param=0.1");
+  command->callback([=] {
+    *action = [=] {
+      set->id = PolicyId(*id);
+      return Change(*flags, *set);
+    };
+  });
 }
 
 void AddIds(CLI::App* parent, Action* action, const std::string& name, const std::string& what, bool needs_one,
@@ -343,6 +359,7 @@ void AddPolicyCommand(CLI::App& app, Action* action) {
   AddCopy(policy, action);
   AddImport(policy, action);
   AddRemove(policy, action);
+  AddSet(policy, action);
   AddIds(policy, action, "freeze", "Updates leave these policies as they are from now on.", true,
          [](std::vector<PolicyId> ids) -> policy::PolicyChange {
            return policy::SetPoliciesTrain{std::move(ids), false};

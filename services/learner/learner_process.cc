@@ -70,8 +70,7 @@ absl::StatusOr<run::MadeTrainer> MakeTrainer(const run::RunSetup& setup, const p
   }
   training::DeviceOptions options = run.device;
   options.device = device->ToString();
-  std::vector<policy::AlgorithmSpec> algorithms;
-  for (const size_t configured : run::TrainedAs(setup, policies)) algorithms.push_back(run.algorithms[configured]);
+  TROUPE_ASSIGN_OR_RETURN(std::vector<policy::AlgorithmSpec> algorithms, run::FirstAlgorithms(setup, policies));
   const training::PolicyStore::Deps store = {cache.blobs(),
                                              [&cache](policy::PolicySlot slot) { return cache.Fallback(slot); }};
   run::MadeTrainer made;

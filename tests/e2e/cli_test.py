@@ -10,7 +10,7 @@ import subprocess
 import harness
 
 COMMANDS = ["train", "worker", "evaluate", "watch", "serve", "query", "status", "stop", "runs", "runs ls", "runs show", "runs compare", "runs plot", "policy", "policy ls", "policy add", "policy copy", "policy import",
-            "policy remove", "policy freeze", "policy thaw", "policy set-trainable", "mapping", "mapping show", "mapping set", "checkpoint", "checkpoint ls", "checkpoint save", "checkpoint verify", "export", "envs", "envs ls", "envs check",
+            "policy remove", "policy set", "policy freeze", "policy thaw", "policy set-trainable", "mapping", "mapping show", "mapping set", "checkpoint", "checkpoint ls", "checkpoint save", "checkpoint verify", "export", "envs", "envs ls", "envs check",
             "envs replay", "envs bench", "config", "config show", "config defaults", "demo", "init", "doctor", "bench", "completion", "version"]
 
 

@@ -87,6 +87,37 @@ class LivePoliciesTest(harness.RunningTestCase):
         self.assertEqual(check_run.check_lines(self.progress("run"), 0, 200), [])
         self.assert_adds_up(self.summary("run"), 200)
 
+    def entropy_losses(self, policy, since):
+        """Of the policy in lines of progress.jsonl after `since` env steps: 0 where entropy_coeff is."""
+        key = f"policy/{policy}/Loss/Entropy loss"
+        return [line[key] for line in self.progress("run") if line["env_steps"] > since and key in line]
+
+    def test_a_policy_trains_with_other_settings_and_a_resumed_run_keeps_them(self):
+        self.revision = 0
+        process = self.start_run(CONFIG)
+        self.change("policy", "set", "run", "main", "algorithm.entropy_coeff=0", "algorithm.lr=[[0, 0.001], [100000000, 0]]")
+        at = self.env_steps()
+        self.await_env_steps(at + 2000, process)
+        self.assertEqual(set(self.entropy_losses("main", at + 400)), {0})
+        self.assertLess(max(self.entropy_losses("other", at + 400)), 0)
+        self.assertLess(min(self.entropy_losses("main", -1)), 0, "before")
+        told = [line["settings"] for line in self.progress("run") if "settings" in line]
+        self.assertEqual(told, ["main algorithm.entropy_coeff=0; main algorithm.lr=[[0, 0.001], [100000000, 0]]"])
+        self.refused("policy", "set", "run", "main", "algorithm.train_batch_size=9", saying=["algorithm.train_batch_size: cannot change"])
+        self.refused("policy", "set", "run", "main", "algorithm.lr=-1", saying=["algorithm.lr: got -1, expected"])
+        self.refused("policy", "set", "run", "main", "algorithm.optimizer=sgd", saying=["only be those of a new policy"])
+        self.refused("policy", "set", "run", "nobody", "algorithm.lr=1", saying=["nobody"])
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=20), 0, self.log_text())
+        self.refused("policy", "set", "run", "main", "algorithm.lr=1", saying=["nobody trains", "--resume"])
+
+        at = self.summary("run")["env_steps"]
+        process = self.start("--resume", "run")
+        self.await_true(lambda: len(self.entropy_losses("main", at)) > 2, "updates after the resume")
+        self.assertEqual(set(self.entropy_losses("main", at)), {0})
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=20), 0, self.log_text())
+
     def test_a_restarted_run_has_the_policies_it_had(self):
         self.revision = 0
         process = self.start_run(CONFIG)

@@ -54,6 +54,8 @@ class FakeTrainer final : public Trainer {
   /// Of the last batch.
   int64_t last_env_steps() const { return last_env_steps_; }
   int64_t last_agent_steps() const { return last_agent_steps_; }
+  /// That SetAlgorithm was given last.
+  const policy::AlgorithmSpec& last_algorithm() const { return last_algorithm_; }
   /// By policy of the last batch: PolicyTrainBatch::train.
   const std::vector<bool>& last_train() const { return last_train_; }
 
@@ -160,6 +162,12 @@ class FakeTrainer final : public Trainer {
     states_[slot] = std::move(state);
     return absl::OkStatus();
   }
+  absl::Status SetAlgorithm(policy::PolicySlot slot, const policy::AlgorithmSpec& algorithm) override {
+    if (!failure_.ok()) return std::exchange(failure_, absl::OkStatus());
+    if (!Has(slot)) return absl::NotFoundError("there is no such policy");
+    last_algorithm_ = algorithm;
+    return absl::OkStatus();
+  }
   absl::Status RemovePolicy(policy::PolicySlot slot) override {
     if (!Has(slot)) return absl::NotFoundError("there is no such policy");
     specs_[slot] = {};
@@ -235,6 +243,7 @@ class FakeTrainer final : public Trainer {
   std::vector<policy::LearnGroup> groups_;  ///< that were asked for
   std::vector<policy::GroupState> kept_;    ///< by the same
   absl::Status failure_;
+  policy::AlgorithmSpec last_algorithm_;
   bool all_are_dead_ = false;
   std::function<void(const UpdateContext&)> during_;
   int64_t updates_ = 0;

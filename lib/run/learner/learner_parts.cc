@@ -174,6 +174,7 @@ absl::Status MakeUpdates(LearnerParts& parts) {
                                                                     .workers = parts.binding.get(),
                                                                     .control = parts.control.get(),
                                                                     .cache = &parts.policy_map_cache,
+                                                                    .reporter = parts.reporter.get(),
                                                                     .draw = parts.wiring.draw});
   if (run.evaluation.video_interval > 0 && parts.trains()) {
     parts.films = std::make_unique<base::OwnThread<FilmLoop>>(std::make_unique<FilmLoop>(

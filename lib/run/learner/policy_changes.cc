@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/resolve_algorithms.h"
 #include "lib/inference/make_policy_actor.h"
 #include "lib/policy/policy_class.h"
 #include "lib/policy/policy_mapping.h"
@@ -194,7 +195,10 @@ absl::StatusOr<PlannedPolicy> Plan(const policy::AddPolicy& add, const PolicyTab
   TROUPE_ASSIGN_OR_RETURN(planned.base, BaseOf(add, now, policy_class, *sources.run));
   TROUPE_ASSIGN_OR_RETURN(planned.spec, SpecOf(add, now.Find(planned.base)->spec, std::move(policy_class)));
   const bool trains = add.trains && planned.spec.policy_class.trainable();
-  TROUPE_ASSIGN_OR_RETURN(planned.table, add.replace ? now.Replace(planned.spec) : now.Add(planned.spec, trains));
+  std::vector<std::string> settings;
+  if (planned.spec.policy_class.trainable()) settings = now.Find(planned.base)->settings;
+  TROUPE_ASSIGN_OR_RETURN(planned.table, add.replace ? now.Replace(planned.spec, std::move(settings))
+                                                     : now.Add(planned.spec, trains, std::move(settings)));
   if (add.replace && !add.trains) {
     TROUPE_ASSIGN_OR_RETURN(planned.table, planned.table->SetTrains(add.id, false));
   }
@@ -213,14 +217,14 @@ absl::StatusOr<ResolvedChange> Resolve(const policy::AddPolicy& add, const Polic
   fresh.state.id = planned.spec.id;
   ResolvedChange resolved;
   resolved.table = std::move(planned.table);
-  resolved.added.push_back(std::move(fresh));
+  resolved.change.added.push_back(std::move(fresh));
   return resolved;
 }
 
 absl::StatusOr<ResolvedChange> Resolve(const policy::RemovePolicy& remove, const PolicyTable& now,
                                        const PolicySources& /*sources*/) {
   TROUPE_ASSIGN_OR_RETURN(PolicyTablePtr table, now.Remove(remove.id));
-  return ResolvedChange{std::move(table), {}};
+  return ResolvedChange{std::move(table)};
 }
 
 absl::StatusOr<ResolvedChange> Resolve(const policy::SetPoliciesTrain& set, const PolicyTable& now,
@@ -230,20 +234,33 @@ absl::StatusOr<ResolvedChange> Resolve(const policy::SetPoliciesTrain& set, cons
   for (const policy::PolicyId& id : set.ids) {
     TROUPE_ASSIGN_OR_RETURN(table, (table == nullptr ? now : *table).SetTrains(id, set.trains));
   }
-  return ResolvedChange{std::move(table), {}};
+  return ResolvedChange{std::move(table)};
 }
 
 absl::StatusOr<ResolvedChange> Resolve(const policy::SetTrainable& set, const PolicyTable& now,
                                        const PolicySources& /*sources*/) {
   TROUPE_ASSIGN_OR_RETURN(PolicyTablePtr table, now.SetTrainable(set.ids));
-  return ResolvedChange{std::move(table), {}};
+  return ResolvedChange{std::move(table)};
+}
+
+absl::StatusOr<ResolvedChange> Resolve(const policy::SetPolicy& set, const PolicyTable& now,
+                                       const PolicySources& sources) {
+  if (set.settings.empty()) return absl::InvalidArgumentError("got no setting, expected at least one, KEY=VALUE");
+  ResolvedChange resolved;
+  TROUPE_ASSIGN_OR_RETURN(resolved.table, now.Set(set.id, set.settings));
+  const PolicySlot slot = *resolved.table->FindSlot(set.id);
+  learner::NewAlgorithm& next = resolved.change.algorithm.emplace();
+  next.slot = slot;
+  TROUPE_ASSIGN_OR_RETURN(next.algorithm, config::AlgorithmWith(*sources.run, sources.configured(slot),
+                                                                resolved.table->Find(slot)->settings));
+  return resolved;
 }
 
 absl::StatusOr<ResolvedChange> Resolve(const policy::SetMapping& set, const PolicyTable& now,
                                        const PolicySources& sources) {
   TROUPE_ASSIGN_OR_RETURN(PolicyTablePtr table, now.SetMapping(set.rules));
   TROUPE_RETURN_IF_ERROR(CheckSpaces(*table, sources.run->env_spec));
-  return ResolvedChange{std::move(table), {}};
+  return ResolvedChange{std::move(table)};
 }
 
 }  // namespace

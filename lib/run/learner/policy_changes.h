@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -19,7 +20,7 @@ namespace troupe::run {
 /// What a change of the policies comes to: what Learner::ChangePolicies takes.
 struct ResolvedChange {
   policy::PolicyTablePtr table;
-  std::vector<learner::NewPolicy> added;
+  learner::TableChange change = {};
 };
 
 /// A policy that a change wants from a checkpoint: the arguments of config::LoadPolicy. Plain value.
@@ -38,8 +39,10 @@ using DrawState = std::function<absl::StatusOr<policy::PolicyState>(
 /// What states of new policies come from; borrowed.
 struct PolicySources {
   DrawState draw;
-  const config::ResolvedRun* run = nullptr;       ///< the run as it began
-  learner::Trainer* trainer = nullptr;            ///< has the policies of the table
+  const config::ResolvedRun* run = nullptr;  ///< the run as it began
+  learner::Trainer* trainer = nullptr;       ///< has the policies of the table
+  /// The place in `run->policies` of the policy that one is trained as (ConfiguredPlace).
+  std::function<size_t(policy::PolicySlot)> configured;
   const policy::PolicyState* imported = nullptr;  ///< of the PolicyImport of the change
 };
 
@@ -61,7 +64,8 @@ absl::StatusOr<PolicyPlan> PlanPolicyChange(const policy::PolicyChange& change, 
 /// policy it replaces, or the ones that all policies (with networks, if it has them, and one algorithm, if it is
 /// trained) have in common. Fresh weights are
 /// drawn from (the run's seed, its id, the revision): the same run with the same changes begins the same.
-/// One that replaces another trains as that did, unless it is to be frozen.
+/// One that replaces another trains as that did, unless it is to be frozen. One that is trained as another has that
+/// one's settings, too.
 ///
 /// Errors: INVALID_ARGUMENT an id, class or mapping that cannot be, spaces that are not the agents', two sources of
 /// weights, nothing in common; NOT_FOUND an unknown policy (names the nearest); ALREADY_EXISTS adding one twice;

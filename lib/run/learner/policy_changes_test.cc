@@ -70,7 +70,7 @@ class PolicyChangesTest : public testing::Test {
     return *run;
   }
   absl::StatusOr<ResolvedChange> Try(const policy::PolicyChange& change) {
-    PolicySources sources = {&Draw, &run_, trainer_.get()};
+    PolicySources sources = {&Draw, &run_, trainer_.get(), [](PolicySlot) { return size_t{0}; }};
     TROUPE_ASSIGN_OR_RETURN(const PolicyPlan plan, PlanPolicyChange(change, *table_, sources));
     const std::optional<PolicyImport>& import = plan.import;
     if (!import.has_value()) return ResolvePolicyChange(change, *table_, sources);
@@ -85,10 +85,10 @@ class PolicyChangesTest : public testing::Test {
     EXPECT_TRUE(resolved.ok()) << resolved.status();
     if (!resolved.ok()) return {};
     table_ = resolved->table;
-    for (const learner::NewPolicy& added : resolved->added) {
+    for (const learner::NewPolicy& added : resolved->change.added) {
       EXPECT_TRUE(trainer_->AddPolicy(added.slot, table_->Find(added.slot)->spec, added.state, added.like).ok());
     }
-    return resolved->added;
+    return resolved->change.added;
   }
   void ExpectError(const policy::PolicyChange& change, absl::StatusCode code, const std::string& text) {
     const auto resolved = Try(change);
@@ -159,6 +159,28 @@ TEST_F(PolicyChangesTest, ClassesWithoutNetworksHaveNoWeights) {
               absl::StatusCode::kInvalidArgument, "expected none, or class trained");
   ExpectError(AddPolicy{.id = PolicyId("x"), .like = PolicyId("dice")}, absl::StatusCode::kInvalidArgument,
               "which has no networks");
+}
+
+TEST_F(PolicyChangesTest, SettingsGoToTheTrainerAndToPoliciesThatAreLikeIt) {
+  const auto set = Try(policy::SetPolicy{PolicyId("main"), {"algorithm.lr=0.5"}});
+  ASSERT_TRUE(set.ok()) << set.status();
+  ASSERT_TRUE(set->change.algorithm.has_value());
+  EXPECT_EQ(set->change.algorithm->slot, PolicySlot(0));
+  EXPECT_EQ(std::get<policy::ScheduleValue>(set->change.algorithm->algorithm.options.at("lr")).initial, 0.5);
+  table_ = set->table;
+  // What was set before holds on.
+  const auto more = Try(policy::SetPolicy{PolicyId("main"), {"algorithm.gamma=0.5"}});
+  EXPECT_EQ(std::get<policy::ScheduleValue>(more->change.algorithm->algorithm.options.at("lr")).initial, 0.5);
+  Do(AddPolicy{.id = PolicyId("copy"), .copy_of = PolicyId("main")});
+  EXPECT_EQ(table_->Find(PolicySlot(2))->settings, std::vector<std::string>{"algorithm.lr=0.5"});
+  Do(AddPolicy{.id = PolicyId("main"), .replace = true});
+  EXPECT_EQ(table_->Find(*table_->FindSlot(PolicyId("main")))->settings, std::vector<std::string>{"algorithm.lr=0.5"});
+  Do(AddPolicy{.id = PolicyId("more_dice"), .policy_class = "random"});
+  EXPECT_TRUE(table_->Find(*table_->FindSlot(PolicyId("more_dice")))->settings.empty());
+
+  ExpectError(policy::SetPolicy{PolicyId("main"), {}}, absl::StatusCode::kInvalidArgument, "got no setting");
+  ExpectError(policy::SetPolicy{PolicyId("dice"), {"algorithm.lr=1"}}, absl::StatusCode::kInvalidArgument, "random");
+  ExpectError(policy::SetPolicy{PolicyId("main"), {"algorithm.lr=x"}}, absl::StatusCode::kInvalidArgument, "got");
 }
 
 TEST_F(PolicyChangesTest, BadIdsAreRefused) {

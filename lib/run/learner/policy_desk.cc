@@ -14,14 +14,18 @@
 #include "lib/config/frozen_weights.h"
 #include "lib/config/permits.h"
 #include "lib/run/learner/policy_trial.h"
+#include "lib/run/learner/run_start.h"
 
 namespace troupe::run {
 
 PolicyDesk::PolicyDesk(Deps deps) : deps_(std::move(deps)), changer_(ChangerDeps()) {}
 
 PolicyChanger::Deps PolicyDesk::ChangerDeps() {
-  const auto sources = [this](const policy::PolicyState* imported) {
-    return PolicySources{deps_.draw, deps_.run, deps_.trainer, imported};
+  const auto configured = [this](policy::PolicySlot slot) {
+    return ConfiguredPlace(*deps_.run, deps_.learner->trained_as()[slot]);
+  };
+  const auto sources = [this, configured](const policy::PolicyState* imported) {
+    return PolicySources{deps_.draw, deps_.run, deps_.trainer, configured, imported};
   };
   PolicyChanger::Deps deps;
   deps.prepare = [this, sources](const policy::PolicyChange& change) { return Prepare(change, sources(nullptr)); };
@@ -51,8 +55,9 @@ absl::StatusOr<PolicyChanger::Preparation> PolicyDesk::Prepare(const policy::Pol
   TROUPE_ASSIGN_OR_RETURN(const PolicyPlan plan, PlanPolicyChange(change, *now, sources));
   TROUPE_RETURN_IF_ERROR(CheckPermitted(*plan.table, *now));
   std::shared_ptr<PolicyTrial> trial;
-  const bool only_trains =
-      std::holds_alternative<policy::SetPoliciesTrain>(change) || std::holds_alternative<policy::SetTrainable>(change);
+  const bool only_trains = std::holds_alternative<policy::SetPoliciesTrain>(change) ||
+                           std::holds_alternative<policy::SetTrainable>(change) ||
+                           std::holds_alternative<policy::SetPolicy>(change);
   if (!only_trains) trial = PolicyTrial::OfChange(*deps_.run, *deps_.registry, plan.table, *now);
   PolicyChanger::Preparation preparation;
   if (!plan.import.has_value() && trial == nullptr) return preparation;
@@ -72,12 +77,13 @@ absl::StatusOr<int64_t> PolicyDesk::Change(const policy::PolicyChange& change, c
   TROUPE_ASSIGN_OR_RETURN(ResolvedChange resolved, ResolvePolicyChange(change, *now, sources));
   TROUPE_RETURN_IF_ERROR(CheckPermitted(*resolved.table, *now));
   deps_.cache->SetPolicies(resolved.table);
-  const absl::Status changed = deps_.learner->ChangePolicies(resolved.table, std::move(resolved.added));
+  const absl::Status changed = deps_.learner->ChangePolicies(resolved.table, std::move(resolved.change));
   if (!changed.ok()) {
     deps_.cache->SetPolicies(now);
     return changed;
   }
   TROUPE_INFO("policies changed revision={} slots={}", resolved.table->revision(), resolved.table->num_slots());
+  if (const auto* const set = std::get_if<policy::SetPolicy>(&change)) deps_.reporter->OnSettings(*set);
   return resolved.table->revision();
 }
 

@@ -16,6 +16,7 @@
 #include "lib/run/learner/policy_changer.h"
 #include "lib/run/learner/policy_changes.h"
 #include "lib/run/learner/policy_map_cache.h"
+#include "lib/run/learner/run_reporter.h"
 
 namespace troupe::run {
 
@@ -33,6 +34,7 @@ class PolicyDesk {
     const rpc::LearnerBinding* workers = nullptr;  ///< says what they permit
     ControlHandler* control = nullptr;
     PolicyMapCache* cache = nullptr;
+    RunReporter* reporter = nullptr;
     DrawState draw;
     const base::Clock* clock = &base::Clock::Real();
   };

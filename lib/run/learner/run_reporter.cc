@@ -171,9 +171,10 @@ void RunReporter::OnProgress(const learner::ProgressRecord& record) {
 }
 
 void RunReporter::OnEvaluation(const rollout::EvaluationResult& evaluation, const policy::PolicyTable& table,
-                               int64_t env_steps) {
+                               int64_t env_steps, const std::vector<std::pair<std::string, double>>& tracked) {
   const learner::EpisodeStats stats = StatsOf(evaluation, table.num_slots());
-  const std::vector<learner::NamedValue> named = names_.OfEvaluation(stats, table);
+  std::vector<learner::NamedValue> named = names_.OfEvaluation(stats, table);
+  for (const auto& [name, mean] : tracked) named.push_back({absl::StrCat("evaluation/Custom/", name), "", mean});
   evaluation_values_.clear();
   for (const learner::NamedValue& value : named) evaluation_values_.emplace_back(value.key, value.value);
   evaluation_is_new_ = true;
@@ -210,6 +211,11 @@ bool RunReporter::TakeTracked() {
   return std::any_of(tracked_.begin(), tracked_.end(), [this](const learner::NamedValue& value) {
     return value.key != kCallbackErrors || value.value != callback_errors_;
   });
+}
+
+void RunReporter::OnSettings(const policy::SetPolicy& set) {
+  for (const std::string& setting : set.settings) settings_.push_back(absl::StrCat(set.id.value(), " ", setting));
+  held_ = true;
 }
 
 void RunReporter::OnEvaluating(const EvaluationProgress& progress) {
@@ -275,6 +281,7 @@ void RunReporter::WriteLine(const learner::ProgressRecord& record) {
   for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
     fields.push_back({field.key, record.env_counters.*field.value});
   }
+  if (!settings_.empty()) fields.emplace_back("settings", absl::StrJoin(std::exchange(settings_, {}), "; "));
   for (const auto& [tag, value] : record.losses) fields.emplace_back(tag, value);
   Fields more;
   AppendSpread("return_sum", record.window.return_sum, &more);

@@ -17,6 +17,7 @@
 #include "lib/learner/learner_options.h"
 #include "lib/learner/named_values.h"
 #include "lib/learner/progress.h"
+#include "lib/policy/policy_change.h"
 #include "lib/policy/policy_table.h"
 #include "lib/rollout/evaluator.h"
 #include "lib/rpc/door/door_counts.h"
@@ -64,7 +65,12 @@ class RunReporter final : public base::MetricSink, public learner::ProgressListe
   /// An evaluation of the weights after `env_steps`, which are those of the last update, played by the policies of
   /// `table`. It goes to TensorBoard at once and into the held line. If the update's line is written already, or none
   /// is due, it gets a line of its own, which has the update's values again.
-  void OnEvaluation(const rollout::EvaluationResult& evaluation, const policy::PolicyTable& table, int64_t env_steps);
+  /// `tracked`: by callbacks of its episodes, by name.
+  void OnEvaluation(const rollout::EvaluationResult& evaluation, const policy::PolicyTable& table, int64_t env_steps,
+                    const std::vector<std::pair<std::string, double>>& tracked = {});
+  /// A policy trains otherwise from the next update on. The line of the last one says so; if it is written already, it
+  /// is written again.
+  void OnSettings(const policy::SetPolicy& set);
   /// An evaluation plays: for the display. On the update thread, often.
   void OnEvaluating(const EvaluationProgress& progress);
   /// Writes the line that is held, if one is.
@@ -119,6 +125,7 @@ class RunReporter final : public base::MetricSink, public learner::ProgressListe
   bool held_ = false;                         ///< a line of last_ is to be written
   bool evaluation_is_new_ = false;            ///< no line has it yet
   std::vector<learner::NamedValue> tracked_;  ///< by callbacks, for the next line
+  std::vector<std::string> settings_;         ///< "POLICY algorithm.KEY=VALUE", for the next line
   double callback_errors_ = 0;                ///< as the last line has them
   /// The last evaluation, as lines have it, and as the display does.
   std::vector<std::pair<std::string, double>> evaluation_values_;

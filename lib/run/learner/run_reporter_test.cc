@@ -286,6 +286,21 @@ TEST_F(RunReporterTest, EachEvaluationHasALineOfItsOwnEnvStep) {
 }
 
 // With callbacks the last line was written twice, whatever they did.
+TEST_F(RunReporterTest, SettingsOfALiveRunHaveTheirLine) {
+  Update(100);
+  reporter_->OnSettings({policy::PolicyId("a"), {"algorithm.lr=0.5", "algorithm.gamma=0.9"}});
+  reporter_->OnSettings({policy::PolicyId("b"), {"algorithm.lr=1"}});
+  reporter_->Settle();
+  Update(200);
+  const std::vector<std::string> lines = Lines();
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_FALSE(nlohmann::json::parse(lines[0]).contains("settings"));
+  const nlohmann::json told = nlohmann::json::parse(lines[1]);
+  EXPECT_EQ(told["env_steps"], 100);
+  EXPECT_EQ(told["settings"], "a algorithm.lr=0.5; a algorithm.gamma=0.9; b algorithm.lr=1");
+  EXPECT_FALSE(nlohmann::json::parse(lines[2]).contains("settings"));
+}
+
 TEST_F(RunReporterTest, TheLastLineIsRepeatedForNewsAlone) {
   std::vector<learner::NamedValue> tracked;
   double errors = 0;

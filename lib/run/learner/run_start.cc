@@ -1,9 +1,13 @@
 #include "lib/run/learner/run_start.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/external.h"
+#include "lib/config/resolve_algorithms.h"
 #include "lib/rpc/door/address.h"
 
 namespace troupe::run {
@@ -19,18 +23,39 @@ absl::StatusOr<policy::PolicyTablePtr> FirstPolicies(const RunSetup& setup) {
   return policies;
 }
 
+size_t ConfiguredPlace(const config::ResolvedRun& run, const policy::PolicyId& id) {
+  const policy::BySlot<policy::PolicyId> configured = run.policy_ids();
+  const auto found = std::find(configured.begin(), configured.end(), id);
+  return found == configured.end() ? 0 : static_cast<size_t>(found - configured.begin());
+}
+
 std::vector<size_t> TrainedAs(const RunSetup& setup, const policy::PolicyTable& policies) {
   std::vector<size_t> trained_as(policies.num_slots(), 0);
-  const policy::BySlot<policy::PolicyId> configured = setup.run.policy_ids();
   for (size_t slot = 0; slot < trained_as.size(); ++slot) {
     const policy::PolicyEntry* const entry = policies.Find(policy::PolicySlot(static_cast<int32_t>(slot)));
     if (entry == nullptr) continue;
     const bool noted = setup.resumed && slot < setup.resumed->trained_as.size();
-    const policy::PolicyId& as = noted ? setup.resumed->trained_as[slot] : entry->spec.id;
-    const auto found = std::find(configured.begin(), configured.end(), as);
-    if (found != configured.end()) trained_as[slot] = static_cast<size_t>(found - configured.begin());
+    trained_as[slot] = ConfiguredPlace(setup.run, noted ? setup.resumed->trained_as[slot] : entry->spec.id);
   }
   return trained_as;
+}
+
+absl::StatusOr<std::vector<policy::AlgorithmSpec>> FirstAlgorithms(const RunSetup& setup,
+                                                                   const policy::PolicyTable& policies) {
+  std::vector<policy::AlgorithmSpec> algorithms;
+  for (const size_t configured : TrainedAs(setup, policies)) {
+    const policy::PolicySlot slot(static_cast<int32_t>(algorithms.size()));
+    algorithms.push_back(setup.run.algorithms[configured]);
+    const policy::PolicyEntry* const entry = policies.Find(slot);
+    if (entry == nullptr || entry->settings.empty()) continue;
+    absl::StatusOr<policy::AlgorithmSpec> set = config::AlgorithmWith(setup.run, configured, entry->settings);
+    if (!set.ok()) {
+      return absl::Status(set.status().code(), absl::StrCat("policy \"", entry->spec.id.value(), "\" was set to ",
+                                                            std::string(set.status().message())));
+    }
+    algorithms.back() = *std::move(set);
+  }
+  return algorithms;
 }
 
 learner::LearnerConfig LearnerConfigOf(const RunSetup& setup, const policy::PolicyTablePtr& policies) {

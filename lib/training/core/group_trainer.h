@@ -56,6 +56,9 @@ class GroupTrainer {
   /// The update that Update was a part of has succeeded as a whole: what it made for the next one holds.
   virtual void Commit() {}
 
+  /// Goes on where `before`, which trained the same group with other options, ends: takes what Commit made.
+  virtual void Follow(GroupTrainer& /*before*/) {}
+
   /// What the group keeps beside its policies (a mixer, its target, a joint optimizer); empty: nothing. And back:
   /// INVALID_ARGUMENT, with nothing changed, for blocks that do not fit.
   virtual std::vector<policy::StateBlock> Export() const { return {}; }

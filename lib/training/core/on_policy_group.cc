@@ -337,6 +337,10 @@ absl::StatusOr<PolicyUpdateReport> OnPolicyGroup::UpdateFrom(const Work& work) {
   return report;
 }
 
+void OnPolicyGroup::Follow(GroupTrainer& before) {
+  if (auto* const group = dynamic_cast<OnPolicyGroup*>(&before)) carry_ = std::move(group->carry_);
+}
+
 absl::StatusOr<std::vector<PolicyUpdateReport>> OnPolicyGroup::Update(const GroupUpdate& update) {
   carry_.Rollback();
   std::vector<PolicyUpdateReport> reports;

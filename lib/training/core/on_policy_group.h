@@ -53,6 +53,7 @@ class OnPolicyGroup final : public GroupTrainer {
   /// without an active row says so.
   absl::StatusOr<std::vector<learner::PolicyUpdateReport>> Update(const GroupUpdate& update) override;
   void Commit() override { carry_.Commit(); }
+  void Follow(GroupTrainer& before) override;
 
  private:
   /// The policy's update from one of the batches.

@@ -74,6 +74,7 @@ class TrainerHost final : public learner::Trainer {
   /// together with others: such a group is as it was made.
   absl::Status AddPolicy(policy::PolicySlot slot, const policy::PolicySpec& spec, policy::PolicyState state,
                          policy::PolicySlot like) override;
+  absl::Status SetAlgorithm(policy::PolicySlot policy, const policy::AlgorithmSpec& algorithm) override;
   absl::Status RemovePolicy(policy::PolicySlot slot) override;
   std::vector<policy::LearnGroup> Groups() const override;
   absl::StatusOr<std::vector<policy::GroupState>> ExportGroups() override;

@@ -13,6 +13,26 @@ namespace troupe::training {
 
 using policy::PolicySlot;
 
+namespace {
+
+/// FAILED_PRECONDITION unless a state of the form `had` is one of the form `now`, and begins with the same numbers.
+absl::Status CheckSameForm(const policy::PolicySpec& spec, const StateForm& had, const StateForm& now) {
+  if (!(had == now)) {
+    return absl::FailedPreconditionError(absl::StrCat("policy \"", spec.id.value(), "\" has a state of the form \"",
+                                                      had.ToString(), "\", and these settings want \"", now.ToString(),
+                                                      "\"; they can only be those of a new policy"));
+  }
+  for (size_t i = 0; i < had.numbers.size(); ++i) {
+    if (had.numbers[i].initial == now.numbers[i].initial) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "policy \"", spec.id.value(), "\" began with a ", had.numbers[i].name, " of ", had.numbers[i].initial,
+        ", which training has moved since; got ", now.numbers[i].initial, ", expected no other"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 bool TrainerHost::is_trained(PolicySlot slot) const {
   return policies_->CheckSlot(slot).ok() && policies_->spec(slot).policy_class.trainable() &&
          !algorithms_[static_cast<size_t>(slot.value())].name.empty();
@@ -107,6 +127,27 @@ absl::Status TrainerHost::AddPolicy(PolicySlot slot, const policy::PolicySpec& s
   group_of_.resize(policies_->size(), -1);
   algorithms_[static_cast<size_t>(slot.value())] = algorithm;
   for (Group& group : groups) Keep(std::move(group));
+  return absl::OkStatus();
+}
+
+absl::Status TrainerHost::SetAlgorithm(PolicySlot slot, const policy::AlgorithmSpec& algorithm) {
+  TROUPE_RETURN_IF_ERROR(policies_->CheckSlot(slot));
+  TROUPE_RETURN_IF_ERROR(CheckAlone(slot, "cannot set how a policy trains"));
+  Group* const before = GroupOf(slot);
+  const policy::PolicySpec& spec = policies_->spec(slot);
+  if (before == nullptr || before->told.algorithm != algorithm.name) {
+    return absl::FailedPreconditionError(absl::StrCat("policy \"", spec.id.value(), "\" is trained by ",
+                                                      before == nullptr ? "nobody" : before->told.algorithm,
+                                                      ", got options of ", algorithm.name));
+  }
+  TROUPE_ASSIGN_OR_RETURN(const Algorithm* found, find_(algorithm.name));
+  TROUPE_ASSIGN_OR_RETURN(const StateForm form, found->FormOf(algorithm));
+  TROUPE_RETURN_IF_ERROR(CheckSameForm(spec, policies_->form(slot), form));
+  const GroupMember member{slot, &spec, &algorithm};
+  TROUPE_ASSIGN_OR_RETURN(std::vector<Group> groups, MakeGroups(*found, absl::MakeConstSpan(&member, 1)));
+  groups.front().trainer->Follow(*before->trainer);
+  algorithms_[static_cast<size_t>(slot.value())] = algorithm;
+  Keep(std::move(groups.front()));
   return absl::OkStatus();
 }
 

@@ -48,6 +48,7 @@ class FakePair final : public GroupTrainer {
     return reports;
   }
   void Commit() override { ++script.commits; }
+  void Follow(GroupTrainer& before) override { mixer_ = dynamic_cast<FakePair&>(before).mixer_; }
   std::vector<policy::StateBlock> Export() const override {
     return {{"mixer.weight", {1}, std::vector<double>{mixer_}}};
   }
@@ -65,7 +66,13 @@ class FakePair final : public GroupTrainer {
 class FakePairs final : public Algorithm {
  public:
   std::string_view name() const override { return "pairs"; }
-  absl::StatusOr<StateForm> FormOf(const policy::AlgorithmSpec& /*spec*/) const override { return StateForm{}; }
+  absl::StatusOr<StateForm> FormOf(const policy::AlgorithmSpec& spec) const override {
+    StateForm form{.value_moments = spec.options.count("moments") > 0};
+    if (const auto rate = spec.options.find("rate"); rate != spec.options.end()) {
+      form.numbers.push_back({"learning_rate", std::get<double>(rate->second)});
+    }
+    return form;
+  }
   std::vector<std::vector<PolicySlot>> Groups(absl::Span<const GroupMember> members) const override {
     std::vector<std::vector<PolicySlot>> groups;
     for (const GroupMember& member : members) {
@@ -225,6 +232,38 @@ TEST_F(TrainerHostTest, MembersOfAGroupOfSeveralStay) {
   EXPECT_EQ(added.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(added.message()), testing::HasSubstr("learn group \"p0\""));
   EXPECT_EQ(host->Groups().size(), 1u);
+}
+
+TEST_F(TrainerHostTest, APolicyTrainsOtherwiseFromTheNextUpdateOn) {
+  const policy::AlgorithmSpec alone = {.name = "pairs", .options = {{"alone", true}, {"rate", 0.5}}};
+  const auto host = Make(2, {}, alone);
+  ASSERT_TRUE(host.ok()) << host.status();
+  ASSERT_TRUE((*host)->Update(Batch({0, 1}).all, Context(0)).ok());
+  policy::AlgorithmSpec set = alone;
+  set.options["more"] = true;
+  ASSERT_EQ((*host)->SetAlgorithm(PolicySlot(1), set), absl::OkStatus());
+  EXPECT_EQ((*host)->Groups().size(), 2u);
+  EXPECT_EQ(Mixer(**host, 1), 1.5) << "it goes on where the group before ended";
+  ASSERT_TRUE((*host)->Update(Batch({0, 1}).all, Context(1)).ok());
+  EXPECT_EQ(Mixer(**host, 1), 2.5);
+
+  const auto refused = [&](const policy::AlgorithmSpec& algorithm, const std::string& text) {
+    const absl::Status status = (*host)->SetAlgorithm(PolicySlot(0), algorithm);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr(text));
+  };
+  set.options["moments"] = true;
+  refused(set, "these settings want \" value_moments learning_rate\"; they can only be those of a new policy");
+  set = alone;
+  set.options["rate"] = 0.25;
+  refused(set, "began with a learning_rate of 0.5, which training has moved since; got 0.25");
+  refused({.name = "other"}, "is trained by pairs, got options of other");
+  EXPECT_EQ((*host)->SetAlgorithm(PolicySlot(7), alone).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Mixer(**host, 0), 2.5) << "nothing has changed";
+
+  const auto pair = Make(2);
+  const absl::Status together = (*pair)->SetAlgorithm(PolicySlot(0), {.name = "pairs"});
+  EXPECT_THAT(std::string(together.message()), testing::HasSubstr("expected a policy that learns by itself"));
 }
 
 TEST_F(TrainerHostTest, GroupsFollowThePolicies) {

@@ -78,6 +78,7 @@ struct RunInProcess {
                                                          .workers = binding.get(),
                                                          .control = control.get(),
                                                          .cache = cache.get(),
+                                                         .reporter = reporter.get(),
                                                          .draw = parts.draw});
     evaluator = std::make_unique<RunEvaluator>(RunEvaluator::Deps{.run = &setup.run,
                                                                   .registry = &registry,
