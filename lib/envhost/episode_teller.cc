@@ -16,6 +16,7 @@ using nlohmann::json;
 
 json ToRequest(const HostOptions& options) {
   return {{"callbacks", ModuleNames(options.callbacks, options.folder)},
+          {"evaluating", options.evaluating},
           {"step_timeout_s", absl::ToDoubleSeconds(options.step_timeout)}};
 }
 

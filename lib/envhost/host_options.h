@@ -25,6 +25,7 @@ struct HostOptions {
   bool draws = false;  ///< environments are made to be drawn (render_mode "rgb_array"), which may cost them time
   /// Classes whose methods are called beside the environments as episodes go, `python:MODULE:CLASS`; empty: none.
   std::vector<std::string> callbacks;
+  bool evaluating = false;  ///< what they are told of the episodes
   std::string
       observation_fn;        ///< makes what agents observe of what environments give, `python:MODULE:NAME`; empty: none
   int32_t worker_index = 0;  ///< what environments are told that ask for it

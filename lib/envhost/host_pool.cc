@@ -26,6 +26,7 @@ absl::StatusOr<std::shared_ptr<HostPool>> HostPool::Create(HostOptions options, 
                           {"first_env_index", options.first_env_index},
                           {"observation_function", function.empty() ? "" : ModuleName(function, options.folder)},
                           {"callbacks", ModuleNames(options.callbacks, options.folder)},
+                          {"evaluating", options.evaluating},
                           {"step_timeout_s", absl::ToDoubleSeconds(options.step_timeout)}};
   TROUPE_ASSIGN_OR_RETURN(ProcessOrder order, ProcessOrder::Make(options, std::move(start)));
   // As text: a JSON object would sort the arguments.

@@ -313,6 +313,9 @@ void Evaluator::GatherActions(size_t place) {
     const Rows& rows = *rows_[policy];
     std::copy_n(rows.memory.begin() + p.row[slot] * static_cast<int64_t>(rows.memory_size), rows.memory_size,
                 p.memory.begin() + static_cast<int64_t>(slot * memory_size_));
+    if (config_.listener != nullptr && config_.listener->TellsEnvs()) {
+      envs_[place]->NotePlayer(base::AgentSlot(static_cast<int32_t>(slot)), config_.policies[policy].id.value());
+    }
     bounds_[policy].Apply(action, action);  // nobody records the unmapped ones here
     p.actions[slot] = action.data();
   }
@@ -339,6 +342,7 @@ absl::Status Evaluator::StepPlace(size_t place, std::vector<EvaluatedEpisode>& e
   const bool ended = buffers_.all_done(env);
   if (!ended && (request_.max_episode_steps == 0 || p.step < request_.max_episode_steps)) return absl::OkStatus();
   TROUPE_RETURN_IF_ERROR(Show(place, /*over=*/true));
+  if (config_.listener != nullptr && config_.listener->TellsEnvs()) environment.NoteEnd();
   EvaluatedEpisode& episode = episodes[static_cast<size_t>(p.number)];
   episode.length = p.step;
   episode.cut = !ended;

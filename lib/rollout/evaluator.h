@@ -101,7 +101,8 @@ EvaluationResult Aggregate(const env::EnvSpec& spec, std::vector<EvaluatedEpisod
 /// Episode i has the random numbers of (seed, env id i, ordinal 0) whatever is played beside it, and every episode that
 /// is begun is finished, or cut after max_episode_steps, and counted: exactly `episodes` of them, without a bias to
 /// short ones. The numbers of parallel environments and their order change nothing but the speed. What policies
-/// remember of its agents begins at zero with each episode.
+/// remember of its agents begins at zero with each episode. A listener of the configuration whose environments are to
+/// be told (EpisodeListener::TellsEnvs) is not used otherwise: whoever asks for the evaluation has its episodes.
 ///
 /// Made and used by one thread; blocks as long as the environments do.
 class Evaluator {

@@ -206,12 +206,14 @@ class Notes(Callback):
     """Writes down what it knows of each episode, and tracks each agent's return of each step."""
 
     def __init__(self):
-        self.episodes, self.starts = [], []
+        self.episodes, self.starts, self.seen, self.first = [], [], [], {}
 
     def on_episode_start(self, ctx):
         self.starts.append(dict(ctx.policies))
+        self.first = ctx.observations
 
     def on_episode_step(self, ctx):
+        self.seen.append({name: getattr(ctx, name) for name in ("actions", "rewards", "observations", "action_masks")})
         ctx.track("Return", sum(ctx.returns.values()))
 
     def on_episode_end(self, ctx):
@@ -235,10 +237,10 @@ class EpisodeWatchTest(unittest.TestCase):
         for index, player in enumerate((a, b)):
             data = bytes([len(player)]) + player.encode()
             self.players[index * shm.PLAYER_BYTES : index * shm.PLAYER_BYTES + len(data)] = data
-        self.watch.begin(self.adapter, types.SimpleNamespace(observations=[1, 1], rewards=[0.0, 0.0]))
-        for rewards in steps:
-            self.watch.acting(memoryview(bytes([1, 1])))
-            self.watch.stepped(self.adapter, types.SimpleNamespace(observations=[1, 1], rewards=rewards))
+        self.watch.begin(self.adapter, types.SimpleNamespace(observations=[1, 1], rewards=[0.0, 0.0], action_masks=[None, None]))
+        for number, rewards in enumerate(steps):
+            self.watch.acting(memoryview(bytes([1, 1])), [number, -number])
+            self.watch.stepped(self.adapter, types.SimpleNamespace(observations=[number, None], rewards=rewards, action_masks=["a mask", None]))
         self.watch.end()
         return json.loads(bytes(self.tracked[: self.header[shm.BLOCK_CALLBACK_BYTES]]))
 
@@ -249,6 +251,13 @@ class EpisodeWatchTest(unittest.TestCase):
             {"env": "the environment", "agents": ["a", "b"], "policies": {"a": "main", "b": "old"}, "returns": {"a": 7.0, "b": -0.5}, "length": 3},
             {"env": "the environment", "agents": ["a", "b"], "policies": {"a": "other", "b": "main"}, "returns": {"a": 1.0, "b": 0.0}, "length": 1}])
         self.assertEqual(self.notes.starts, [{"a": "main", "b": "old"}, {"a": "other", "b": "main"}], "known before the first step")
+
+    def test_a_step_is_seen_as_it_was(self):
+        self.play([(1.0, 0.5), (2.0, -1.0)], a="main", b="old")
+        self.assertEqual(self.notes.seen, [
+            {"actions": {"a": 0, "b": 0}, "rewards": {"a": 1.0, "b": 0.5}, "observations": {"a": 0}, "action_masks": {"a": "a mask"}},
+            {"actions": {"a": 1, "b": -1}, "rewards": {"a": 2.0, "b": -1.0}, "observations": {"a": 1}, "action_masks": {"a": "a mask"}}])
+        self.assertEqual(self.notes.first, {"a": 1, "b": 1})
 
     def test_what_an_episode_tracks_is_its_mean(self):
         self.assertEqual(self.play([(1.0, 0.0), (2.0, 0.0), (1.0, 4.0)], a="main", b="main"), {"tracked": [["Return", 4.0, 1]], "off": ""})

@@ -212,7 +212,7 @@ class Environment:
             else:
                 actions = [read() if act else None for read, act in zip(self._read, acts)]
             if self._watch is not None:
-                self._watch.acting(acts)
+                self._watch.acting(acts, actions)
             self._adapter.send(actions)
             return True
         except Stop:

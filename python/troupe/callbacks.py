@@ -175,15 +175,25 @@ class CheckpointContext(Context):
 
 
 class EpisodeContext:
-    """An episode in training, the same object from its start to its end: attributes that a callback sets last as long.
+    """An episode of training or of an evaluation, the same object from its start to its end: attributes that a callback sets last as long.
 
     env: the environment as its own code made it; None where it is not in Python. agents: those that have been observed, by id. policies: {agent: id of
     the policy} of those that have acted. returns: {agent: sum of rewards so far}, as the environment gives them; of one that is not in Python after
-    env.reward_scale and reward_clip. infos: {agent: info} of the last step that brought some. length: env steps so far.
+    env.reward_scale and reward_clip. infos: {agent: info} of the last step that brought some. length: env steps so far. evaluating: whether it is one
+    of an evaluation.
+
+    In on_episode_step, {agent: value} of the step that was just made: actions, of those that acted; rewards; observations that it brought, and
+    action_masks of those that have one (uint8, 1 allowed). They are the environment's own objects: copy what you keep, change nothing. In
+    on_episode_start observations and action_masks are the reset's. In on_episode_end they are those of the last step, if a callback hears of steps.
     """
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, evaluating: bool = False) -> None:
         self.env = env
+        self.evaluating = evaluating
+        self.observations: Dict[str, Any] = {}
+        self.actions: Dict[str, Any] = {}
+        self.rewards: Dict[str, float] = {}
+        self.action_masks: Dict[str, Any] = {}
         self.policies: Dict[str, str] = {}
         self.returns: Dict[str, float] = {}
         self.infos: Dict[str, Mapping[str, Any]] = {}
@@ -232,7 +242,8 @@ class Callback:
     def on_run_end(self, ctx: RunContext) -> None:
         """Last of all, once the last checkpoint is written and before summary.json is; decisions are refused."""
 
-    # Of episodes in training, in the processes of the environments and by objects of their own there, which only track.
+    # Of episodes in training and of the evaluations of the configuration, in the processes of the environments and by objects of their own there,
+    # which only track.
 
     def on_episode_start(self, ctx: EpisodeContext) -> None:
         """Before the first step, when it is known who plays. Of environments in Python."""

@@ -90,7 +90,7 @@ class EnvHost:
             if message.get("callbacks"):
                 from troupe.episode_callbacks import EpisodeCallbacks
 
-                self._callbacks = EpisodeCallbacks(message["callbacks"], message["step_timeout_s"])
+                self._callbacks = EpisodeCallbacks(message["callbacks"], message["step_timeout_s"], message["evaluating"])
             self._make_first()
         self._control.send({"op": "described", "version": shm.LAYOUT_VERSION, **self.description})
         message = self._receive("layout", "exit")

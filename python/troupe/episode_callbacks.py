@@ -24,12 +24,13 @@ class CallbackTimeout(BaseException):
 class EpisodeCallbacks:
     """The callbacks of a process, in the order of the configuration."""
 
-    def __init__(self, names: Sequence[str], step_timeout_s: float) -> None:
+    def __init__(self, names: Sequence[str], step_timeout_s: float, evaluating: bool = False) -> None:
         """Half of `step_timeout_s` is left to the environment: the calls of a request share the other half, at most MAX_TIMEOUT_S."""
         self.off = ""  # why they are called no more
         self.enter: Callable[[int], None] = lambda hook: None  # told before each call which one it is, from 1, and 0 after it
         self._timeout_s = self._left_s = min(MAX_TIMEOUT_S, step_timeout_s / 2)
         self._armed = False
+        self.evaluating = evaluating
         self._callbacks: List[Callback] = []
         self._names = list(names)
         self._tracked: Dict[str, None] = {}
@@ -124,16 +125,20 @@ class EpisodeWatch:
         self._players, self._tracked = players, tracked
         self._context: Optional[EpisodeContext] = None  # of the episode, where callbacks are called for it
         self._started = False
-        self._hears_steps = callbacks.wants("on_episode_step")
+        self._actions: Sequence[Any] = []
+        self._hears_starts, self._hears_steps = callbacks.wants("on_episode_start"), callbacks.wants("on_episode_step")
 
     def begin(self, adapter: Any, result: Any) -> None:
         """After a reset."""
         self._started = False
-        self._context = EpisodeContext(adapter.env) if self._header[shm.BLOCK_CALLBACKS] and not self._callbacks.off else None
+        called = self._header[shm.BLOCK_CALLBACKS] and not self._callbacks.off
+        self._context = EpisodeContext(adapter.env, self._callbacks.evaluating) if called else None
         if self._context is not None:
             self._note(adapter, result)
+            if self._hears_starts or self._hears_steps:
+                self._show(self._context, result, [])
 
-    def acting(self, acts: memoryview) -> None:
+    def acting(self, acts: memoryview, actions: Sequence[Any]) -> None:
         """Before a step: who plays is known for those that act."""
         self._callbacks.begin_request()
         context = self._context
@@ -146,6 +151,7 @@ class EpisodeWatch:
         if not self._started:
             self._started = True
             self._call("on_episode_start", context)
+        self._actions = actions
 
     def stepped(self, adapter: Any, result: Any) -> None:
         """After a step."""
@@ -159,6 +165,7 @@ class EpisodeWatch:
             if agent in context.returns:
                 context.returns[agent] += reward
         if self._hears_steps:
+            self._show(context, result, self._actions)
             self._call("on_episode_step", context)
 
     def end(self) -> None:
@@ -180,6 +187,14 @@ class EpisodeWatch:
     def _enter(self, hook: int) -> None:
         self._header[shm.BLOCK_IN_CALLBACK] = hook
 
+    def _show(self, context: EpisodeContext, result: Any, actions: Sequence[Any]) -> None:
+        """What the step brought, as it is: a copy would cost those that look at a part of it."""
+        seen = [(agent, index) for index, agent in enumerate(self._ids) if result.observations[index] is not None]
+        context.observations = {agent: result.observations[index] for agent, index in seen}
+        context.action_masks = {agent: result.action_masks[index] for agent, index in seen if result.action_masks[index] is not None}
+        context.actions = {agent: action for agent, action in zip(self._ids, actions) if action is not None}
+        context.rewards = {agent: float(result.rewards[index]) for index, agent in enumerate(self._ids) if agent in context.actions or agent in context.observations}
+
     def _note(self, adapter: Any, result: Any) -> None:
         context = self._context
         assert context is not None
@@ -194,7 +209,7 @@ def call_ended(callbacks: EpisodeCallbacks, episodes: List[Dict[str, Any]], budg
     contexts: List[EpisodeContext] = []
     begin = time.monotonic()
     for episode in episodes:
-        context = EpisodeContext(None)
+        context = EpisodeContext(None, callbacks.evaluating)
         context.length = episode["length"]
         context.returns = episode["returns"]
         context.policies = episode["policies"]

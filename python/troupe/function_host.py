@@ -288,7 +288,7 @@ class EpisodeEnds(Callee):
 
         self.payload = payload
         self._budget_s = what["step_timeout_s"] / 4
-        self._callbacks = EpisodeCallbacks(what["callbacks"], what["step_timeout_s"])
+        self._callbacks = EpisodeCallbacks(what["callbacks"], what["step_timeout_s"], what["evaluating"])
 
     def call(self, header: Any, seed: int) -> None:
         from troupe.episode_callbacks import call_ended

@@ -1,11 +1,13 @@
 """What is called beside environments and for each batch: callbacks of episodes, observation functions, policies_to_train in Python."""
 
+import collections
 import json
 import os
 
 import harness
 
 REFUSED = 78
+ALL_OFF = ["callbacks of episodes are off at 1 worker", "callbacks of episodes are off in evaluations"]  # what is degraded
 
 GAME = """
 env: {name: "ENV", python: {interpreter: PYTHON, path: PATH, processes: 2}}
@@ -74,21 +76,28 @@ class Both(Callback):
         note("run_end")
 
     def on_episode_start(self, ctx):
+        ctx.kind = "evaluation_" if ctx.evaluating else ""
         ctx.name = f"{id(ctx.env)} {ctx.env.seed}"
-        note(f"start {ctx.name} {sorted(ctx.policies.items())}")
+        ctx.sum = 0
+        assert {agent: row.shape for agent, row in ctx.observations.items()} == {"a": (2,), "b": (2,)} and not ctx.actions, vars(ctx)
+        note(f"{ctx.kind}start {ctx.name} {sorted(ctx.policies.items())}")
 
     def on_episode_step(self, ctx):
-        note(f"step {ctx.name} {ctx.length}")
+        assert set(ctx.actions) == set(ctx.rewards) == {"a", "b"}, vars(ctx)
+        assert all(row.shape == (2,) for row in ctx.observations.values()), vars(ctx)
+        ctx.sum += sum(ctx.rewards.values())
+        note(f"{ctx.kind}step {ctx.name} {ctx.length}")
 
     def on_episode_end(self, ctx):
-        note(f"end {ctx.name} {ctx.length}")
+        assert abs(ctx.sum - sum(ctx.returns.values())) < 1e-9, vars(ctx)
+        note(f"{ctx.kind}end {ctx.name} {ctx.length}")
         ctx.track("length", ctx.length)
         ctx.track("return", sum(ctx.returns.values()))
 
 
 class Ends(Callback):
     def on_episode_end(self, ctx):
-        note(f"end {ctx.length} {sorted(ctx.policies.items())}")
+        note(f"{'evaluation_' if ctx.evaluating else ''}end {ctx.length} {sorted(ctx.policies.items())}")
         ctx.track("length", ctx.length)
         ctx.track("sum", sum(ctx.returns.values()))
 
@@ -167,7 +176,11 @@ class EpisodeCallbacksTest(harness.RunningTestCase):
         self.assertEqual(len(learner), 1)
         self.assertEqual([word for process, word, *_ in notes if process == learner[0]], ["run_start", *["update_end"] * 5, "run_end"])
         self.assertNotIn(learner[0], [process for process, *_ in episodes])
-        self.assertEqual(len({process for process, *_ in episodes}), 2, "evaluations have no callbacks")
+        self.assertEqual(len({process for process, *_ in episodes}), 2)
+        # Evaluations after 400 and 800 env steps and at the end, of 4 episodes each, in processes of their own.
+        evaluated = [(process, word) for process, word, *_ in notes if word.startswith("evaluation_")]
+        self.assertEqual(collections.Counter(word for _, word in evaluated), {"evaluation_start": 12, "evaluation_step": 60, "evaluation_end": 12})
+        self.assertFalse({process for process, _ in evaluated} & {process for process, *_ in episodes})
         ends = 0
         for process, word, *rest in notes:
             ends += word == "end"
@@ -175,6 +188,7 @@ class EpisodeCallbacksTest(harness.RunningTestCase):
                 self.assertGreaterEqual(ends, 40 * int(rest[0]))
         lines = self.progress("run")
         self.assertEqual({line["Custom/length"] for line in lines if "Custom/length" in line}, {5})
+        self.assertEqual([line["evaluation/Custom/length"] for line in lines if "evaluation/Custom/length" in line], [5] * 3)
         self.assertEqual(lines[-1]["callback_errors"], 0)
         self.assertTrue(all(0 <= line["Custom/return"] <= 40 for line in lines if "Custom/return" in line))
         self.assertEqual(max(line.get("Custom/updates", 0) for line in lines), 5)
@@ -186,7 +200,7 @@ class EpisodeCallbacksTest(harness.RunningTestCase):
         self.assertIn("Box(-1, 1, [2])", json.dumps(policy))
         played = json.loads(self.troupe("evaluate", "runs/run", "--episodes", "3", "--json", env=self.environment).stdout.splitlines()[-1])
         self.assertEqual(played["episodes"], 3)
-        self.assertEqual(len(self.notes()), len(notes), "nor has `evaluate`")
+        self.assertEqual(len(self.notes()), len(notes), "`evaluate` has no callbacks")
 
     def test_of_environments_that_are_not_in_python(self):
         self.train(self.config("Ends", env="rock_paper_scissors"))
@@ -197,6 +211,8 @@ class EpisodeCallbacksTest(harness.RunningTestCase):
         lines = self.progress("run")
         self.assertEqual({line["Custom/sum"] for line in lines if "Custom/sum" in line}, {0}, "what one wins the other loses")
         self.assertEqual({line["Custom/length"] for line in lines if "Custom/length" in line}, {int(ends[0].split()[0])})
+        self.assertEqual([line["evaluation/Custom/sum"] for line in lines if "evaluation/Custom/sum" in line], [0] * 3)
+        self.assertEqual([rest for _, word, rest in notes if word == "evaluation_end"], [ends[0]] * 12)
         self.assertGreaterEqual(len(ends), self.summary("run")["episodes"])
         seen = 0
         for _, word, rest in notes:
@@ -214,7 +230,7 @@ class EpisodeCallbacksTest(harness.RunningTestCase):
                     done = self.train(self.config(name, env=env, workers=1), name=run)
                     summary = self.summary(run)
                     self.assert_adds_up(summary, batch=200)
-                    self.assertEqual((summary["env_steps"], summary["degraded"]), (1000, ["callbacks of episodes are off at 1 worker"]))
+                    self.assertEqual((summary["env_steps"], summary["degraded"]), (1000, ALL_OFF))
                     self.assertEqual(self.progress(run)[-1]["callback_errors"], 1)
                     self.assertRegex(done.stderr, f"callbacks of episodes are off worker=.*{words}")
                     self.assertIn("DEGRADED: callbacks of episodes are off at 1 worker", done.stdout)
@@ -231,7 +247,7 @@ class EpisodeCallbacksTest(harness.RunningTestCase):
                                    env=self.environment)
                 summary = self.summary(name)
                 self.assert_adds_up(summary, batch=200)
-                self.assertEqual((summary["env_steps"], summary["degraded"]), (1000, ["callbacks of episodes are off at 1 worker"]))
+                self.assertEqual((summary["env_steps"], summary["degraded"]), (1000, ALL_OFF))
                 self.assertRegex(done.stderr, "callbacks of episodes are off worker=.*on_episode_step: the process that it was called in ended")
                 self.assertGreaterEqual(summary["env_errors"], 10)
 

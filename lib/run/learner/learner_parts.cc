@@ -190,7 +190,9 @@ absl::Status MakeUpdates(LearnerParts& parts) {
       .learner = parts.learner.get(),
       .trainer = trainer,
       .reporter = parts.reporter.get(),
+      .degradations = &parts.degradations,
       .films = parts.films ? parts.films->get() : nullptr,
+      .callbacks = EpisodeCallbacks(parts),
       .interrupted = [&parts] { return parts.wiring.interrupted() || parts.control->drain_asked(); }});
   parts.updates = std::make_unique<UpdateLoop>(
       UpdateLoop::Deps{.run = &run,

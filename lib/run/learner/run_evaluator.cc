@@ -19,14 +19,18 @@ absl::Status RunEvaluator::Prepare() {
   config::ResolvedRun played = *deps_.run;
   UsePolicies(*now, &played);
   played.env.python.abandoned = abandoned_;
+  played.env.python.evaluating = true;
   played.env.python.first_env_index = deps_.run->schema.num_envs;
-  TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig config, MakeRolloutConfig(played, *deps_.registry));
+  TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig config,
+                          MakeRolloutConfig(played, *deps_.registry, deps_.callbacks));
   TROUPE_ASSIGN_OR_RETURN(pool_, EvaluationPool::Create(config, deps_.run->evaluation.num_workers));
+  listener_ = config.listener;
+  said_ = {};
   evaluated_ = std::move(now);
   return absl::OkStatus();
 }
 
-absl::StatusOr<rollout::EvaluationResult> RunEvaluator::Evaluate(int64_t env_steps) {
+absl::StatusOr<std::vector<policy::WeightSnapshotPtr>> RunEvaluator::Weights() const {
   const policy::PolicyTablePtr now = deps_.learner->Policies();
   std::vector<policy::WeightSnapshotPtr> weights;
   for (const policy::PolicySlot slot : now->entries().ids()) {
@@ -35,14 +39,23 @@ absl::StatusOr<rollout::EvaluationResult> RunEvaluator::Evaluate(int64_t env_ste
     TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, deps_.trainer->Snapshot(slot));
     weights.push_back(std::move(snapshot));
   }
+  return weights;
+}
+
+rollout::EvaluationRequest RunEvaluator::Request() const {
   const config::EvaluationOptions& options = deps_.run->evaluation;
   rollout::EvaluationRequest request;
   request.episodes = options.episodes;
   request.deterministic = options.deterministic;
   request.seed = options.seed;
   request.max_episode_steps = options.max_episode_steps;
+  return request;
+}
+
+absl::StatusOr<rollout::EvaluationResult> RunEvaluator::PlayWith(
+    const rollout::EvaluationRequest& request, const std::vector<policy::WeightSnapshotPtr>& weights) {
   EvaluationWatch watch;
-  watch.options = options;
+  watch.options = deps_.run->evaluation;
   watch.interrupted = deps_.interrupted;
   watch.tell = [this](const EvaluationProgress& progress) {
     deps_.reporter->OnEvaluating(progress);
@@ -56,12 +69,48 @@ absl::StatusOr<rollout::EvaluationResult> RunEvaluator::Evaluate(int64_t env_ste
     TROUPE_RETURN_IF_ERROR(Prepare());
     return pool_->Run(watched, weights);
   };
-  TROUPE_ASSIGN_OR_RETURN(rollout::EvaluationResult result, PlayWatched(watch, request, play));
+  return PlayWatched(watch, request, play);
+}
+
+absl::StatusOr<rollout::EvaluationResult> RunEvaluator::Play(bool deterministic) {
+  if (listener_ != nullptr) return absl::FailedPreconditionError("callbacks would be called twice");
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<policy::WeightSnapshotPtr> weights, Weights());
+  rollout::EvaluationRequest request = Request();
+  request.deterministic = deterministic;
+  return PlayWith(request, weights);
+}
+
+absl::StatusOr<rollout::EvaluationResult> RunEvaluator::Evaluate(int64_t env_steps) {
+  TROUPE_ASSIGN_OR_RETURN(std::vector<policy::WeightSnapshotPtr> weights, Weights());
+  const rollout::EvaluationRequest request = Request();
+  TROUPE_ASSIGN_OR_RETURN(rollout::EvaluationResult result, PlayWith(request, weights));
   if (result.cut > 0) TROUPE_WARN("evaluation env_steps={}: {}", env_steps, CutTextOf(result));
-  deps_.reporter->OnEvaluation(result, *evaluated_, env_steps);
+  deps_.reporter->OnEvaluation(result, *evaluated_, env_steps, Tracked(result));
   deps_.learner->ReportEvaluation(StatsOf(result, evaluated_->num_slots()));
   MaybeFilm(request, result, std::move(weights), env_steps);
   return result;
+}
+
+std::vector<std::pair<std::string, double>> RunEvaluator::Tracked(const rollout::EvaluationResult& result) {
+  std::vector<std::pair<std::string, double>> means;
+  if (listener_ == nullptr) return means;
+  std::vector<sample::FinishedEpisode> ended;
+  for (const rollout::EvaluatedEpisode& episode : result.each) {
+    sample::FinishedEpisode& told = ended.emplace_back();
+    told.length = static_cast<int32_t>(episode.length);
+    told.returns.assign(episode.returns.begin(), episode.returns.end());
+    told.policies = episode.policies;
+  }
+  listener_->OnEnded(ended, evaluated_->Specs());
+  sample::EnvReport report;
+  listener_->AddTo(&report);
+  tracked_.Report(report, /*before=*/false, &said_);
+  for (const base::TrackedTotal& total : tracked_.Take().tracked) {
+    means.emplace_back(total.name, total.sum / static_cast<double>(total.episodes));
+  }
+  deps_.degradations->Set("callbacks of evaluations",
+                          report.callbacks_off.empty() ? "" : "callbacks of episodes are off in evaluations");
+  return means;
 }
 
 std::string RunEvaluator::CutTextOf(const rollout::EvaluationResult& result) const {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,10 +14,13 @@
 #include "lib/config/resolved_run.h"
 #include "lib/env/registry.h"
 #include "lib/learner/learner.h"
+#include "lib/learner/tracked_book.h"
 #include "lib/learner/trainer.h"
 #include "lib/policy/policy_table.h"
 #include "lib/rollout/evaluator.h"
+#include "lib/rollout/ports.h"
 #include "lib/run/evaluation_pool.h"
+#include "lib/run/learner/degradations.h"
 #include "lib/run/learner/film_loop.h"
 #include "lib/run/learner/run_reporter.h"
 
@@ -36,7 +40,9 @@ class RunEvaluator {
     learner::Learner* learner = nullptr;
     learner::Trainer* trainer = nullptr;  ///< the learner's
     RunReporter* reporter = nullptr;
+    Degradations* degradations = nullptr;
     FilmLoop* films = nullptr;                    ///< nullptr: no evaluation is filmed
+    std::vector<std::string> callbacks = {};      ///< those that are called for episodes
     std::function<bool()> interrupted = nullptr;  ///< whether somebody wants the process to end; may be absent
   };
 
@@ -47,12 +53,22 @@ class RunEvaluator {
   /// Plays the episodes that `evaluation` of the configuration asks for, with the weights after `env_steps`. Blocks as
   /// long as they take. Errors of Prepare, of the trainer, of EvaluationPool::Run and of PlayWatched.
   absl::StatusOr<rollout::EvaluationResult> Evaluate(int64_t env_steps);
+  /// The same with the likeliest actions, or sampled ones, and nobody is told. After Evaluate. FAILED_PRECONDITION with
+  /// callbacks of episodes, which would be.
+  absl::StatusOr<rollout::EvaluationResult> Play(bool deterministic);
+  bool deterministic() const { return deps_.run->evaluation.deterministic; }
   /// CutText of one of its results.
   std::string CutTextOf(const rollout::EvaluationResult& result) const;
   /// The policies of the last evaluation; nullptr before Prepare.
   const policy::PolicyTablePtr& evaluated() const { return evaluated_; }
 
  private:
+  absl::StatusOr<std::vector<policy::WeightSnapshotPtr>> Weights() const;
+  rollout::EvaluationRequest Request() const;
+  absl::StatusOr<rollout::EvaluationResult> PlayWith(const rollout::EvaluationRequest& request,
+                                                     const std::vector<policy::WeightSnapshotPtr>& weights);
+  /// Tells callbacks that are not beside their environments of the episodes; what all of them tracked, by name.
+  std::vector<std::pair<std::string, double>> Tracked(const rollout::EvaluationResult& result);
   /// Orders a film of the best episode, where it is time for one.
   void MaybeFilm(const rollout::EvaluationRequest& request, const rollout::EvaluationResult& result,
                  std::vector<policy::WeightSnapshotPtr> weights, int64_t env_steps);
@@ -62,6 +78,9 @@ class RunEvaluator {
   bool told_no_end_ = false;          ///< that no episode ends
   policy::PolicyTablePtr evaluated_;  ///< what pool_ was made for
   std::unique_ptr<EvaluationPool> pool_;
+  std::shared_ptr<rollout::EpisodeListener> listener_;  ///< pool_'s; null: nobody is called
+  learner::TrackedBook tracked_;
+  learner::TrackedBook::Said said_;  ///< by pool_'s
   const std::shared_ptr<std::atomic<bool>> abandoned_ = std::make_shared<std::atomic<bool>>(false);
 };
 

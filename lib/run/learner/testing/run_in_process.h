@@ -85,6 +85,7 @@ struct RunInProcess {
                                                                   .learner = learner.get(),
                                                                   .trainer = trainer.get(),
                                                                   .reporter = reporter.get(),
+                                                                  .degradations = &degradations,
                                                                   .interrupted = [this] { return interrupted(); }});
     updates = std::make_unique<UpdateLoop>(UpdateLoop::Deps{.run = &setup.run,
                                                             .learner = learner.get(),
