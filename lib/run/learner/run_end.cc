@@ -33,6 +33,12 @@ absl::Status RunEnd::Conclude(const learner::StepOutcome& outcome, bool evaluate
   summary_.evaluation = *std::move(evaluation);
   summary_.evaluation_values = deps_.reporter->evaluation_values();
   summary_.evaluation_cut = deps_.evaluator->CutTextOf(*summary_.evaluation);
+  summary_.deterministic = deps_.evaluator->deterministic();
+  // Where agents play against each other, both sides would change.
+  if (!deps_.learner->Status().progress.rewards_differ) {
+    absl::StatusOr<rollout::EvaluationResult> other = deps_.evaluator->Play(!summary_.deterministic);
+    if (other.ok()) summary_.other_actions = *std::move(other);
+  }
   return deps_.updates->SaveFinal(false);  // it may be the best now
 }
 

@@ -1,6 +1,7 @@
 #include "lib/run/learner/run_summary.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,12 @@ Json EvaluationOf(const RunSummary& summary) {
     json["agents"] = std::move(agents);
   }
   return json;
+}
+
+Json OtherActionsOf(const RunSummary& summary) {
+  if (!summary.other_actions) return nullptr;
+  const Json json = Json::parse(EvaluationJson(*summary.other_actions));
+  return {{"return_sum", json["return_sum"]}, {"return_mean", json["return_mean"]}};
 }
 
 /// Of all that is told beside it, whichever life of the learner it is of: steps and seconds are of the whole run.
@@ -92,6 +99,18 @@ std::string DroppedText(const learner::ProgressRecord& progress) {
   return absl::StrCat(text, absl::StrFormat("; %d let go\n", rows.dropped - rows.aged));
 }
 
+/// Where the other kind of actions gives another return: more than the standard error of the difference away.
+std::string OtherActionsText(const RunSummary& summary) {
+  if (!summary.other_actions) return "";
+  const rollout::MeanStd& one = summary.evaluation->return_sum;
+  const rollout::MeanStd& other = summary.other_actions->return_sum;
+  const double error = std::sqrt(one.std * one.std / static_cast<double>(summary.evaluation->episodes) +
+                                 other.std * other.std / static_cast<double>(summary.other_actions->episodes));
+  if (!(std::abs(one.mean - other.mean) > error)) return "";
+  return absl::StrFormat("  with %s actions: return %.2f (std %.2f)\n",
+                         summary.deterministic ? "sampled" : "each policy's likeliest", other.mean, other.std);
+}
+
 std::string EvaluationText(const RunSummary& summary) {
   const rollout::EvaluationResult& result = *summary.evaluation;
   const std::string by_policy = PolicyLines(summary.evaluation_returns.few_policies);
@@ -101,7 +120,7 @@ std::string EvaluationText(const RunSummary& summary) {
   }
   return absl::StrFormat("evaluation, %d episodes: return %.2f (std %.2f, sum over agents), %.2f an agent\n",
                          result.episodes, result.return_sum.mean, result.return_sum.std, result.return_mean.mean) +
-         (summary.evaluation_returns.few_policies.named.size() > 1 ? by_policy : "");
+         (summary.evaluation_returns.few_policies.named.size() > 1 ? by_policy : "") + OtherActionsText(summary);
 }
 
 }  // namespace
@@ -154,6 +173,7 @@ std::string SummaryJson(const RunSummary& summary) {
                          {"aged", rows.aged},
                          {"rolled_back", rows.rolled_back}}},
            {"evaluation", EvaluationOf(summary)},
+           {summary.deterministic ? "evaluation_sampled" : "evaluation_deterministic", OtherActionsOf(summary)},
            {"evaluation_error", summary.evaluation_error.empty() ? Json(nullptr) : Json(summary.evaluation_error)},
            {"degraded", summary.degraded}});
   for (const auto& [key, value] : summary.evaluation_values) json[key] = Optional(value);

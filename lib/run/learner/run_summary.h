@@ -39,6 +39,9 @@ struct RunSummary {
   ToldReturns returns;               ///< of the last 100 episodes in training
   std::optional<rollout::EvaluationResult> evaluation;  ///< of the last weights
   ToldReturns evaluation_returns;                       ///< of that
+  bool deterministic = false;                           ///< whether that took the likeliest actions, not sampled ones
+  /// The same episodes with the other kind of actions; nullopt: not played.
+  std::optional<rollout::EvaluationResult> other_actions;
   /// Of that, by the names that progress.jsonl has.
   std::vector<std::pair<std::string, double>> evaluation_values;
   std::string evaluation_cut;         ///< CutText of it
@@ -52,6 +55,7 @@ struct RunSummary {
 /// agents_rest {count, return_min, …} where there are more than NamedValues::kMost, env_errors and the other counts of
 /// environments, rows {…}, evaluation (as `troupe evaluate --json`, with policies {ID: {mean, min, max}}, at most as
 /// many agents and policies; or null), the same by the names of progress.jsonl (evaluation_return_sum and so on),
+/// evaluation_deterministic {return_sum, return_mean} or, where the evaluation was that, evaluation_sampled (or null),
 /// evaluation_error (text or null), degraded.
 std::string SummaryJson(const RunSummary& summary);
 /// The same for people.

@@ -73,6 +73,26 @@ TEST(RunSummaryTest, EpisodesThatWereCutAreSaid) {
             std::string::npos);
 }
 
+TEST(RunSummaryTest, TheOtherKindOfActionsIsSaidWhereItsReturnIsAnother) {
+  RunSummary summary;
+  EXPECT_TRUE(nlohmann::json::parse(SummaryJson(summary))["evaluation_deterministic"].is_null());
+  summary.evaluation.emplace();
+  summary.evaluation->episodes = 100;
+  summary.evaluation->return_sum = {.mean = 10, .std = 3};
+  summary.other_actions = summary.evaluation;
+  summary.other_actions->return_sum = {.mean = 10.5, .std = 4};  // the standard error of the difference is 0.5
+  EXPECT_EQ(SummaryText(summary).find("actions"), std::string::npos);
+  summary.other_actions->return_sum.mean = 10.51;
+  EXPECT_NE(SummaryText(summary).find(" an agent\n  with each policy's likeliest actions: return 10.51 (std 4.00)\n"),
+            std::string::npos)
+      << SummaryText(summary);
+  const nlohmann::json json = nlohmann::json::parse(SummaryJson(summary));
+  EXPECT_EQ(json["evaluation_deterministic"]["return_sum"], (nlohmann::json{{"mean", 10.51}, {"std", 4}}));
+  summary.deterministic = true;
+  EXPECT_NE(SummaryText(summary).find("  with sampled actions: return 10.51"), std::string::npos);
+  EXPECT_TRUE(nlohmann::json::parse(SummaryJson(summary)).contains("evaluation_sampled"));
+}
+
 learner::ReturnsByName ByName(std::vector<std::pair<std::string, std::vector<double>>> returns) {
   learner::ReturnsByName by_name;
   for (const auto& [name, values] : returns) {
