@@ -118,6 +118,20 @@ class LivePoliciesTest(harness.RunningTestCase):
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=20), 0, self.log_text())
 
+    def test_evaluations_tell_of_the_policies_that_played(self):
+        self.revision = 0
+        process = self.start_run(CONFIG.replace("evaluation: {", "evaluation: {interval: 1000, "))
+        self.change("mapping", "set", "run", "{'*': other}")
+        self.change("policy", "remove", "run", "main")
+        at = self.env_steps()
+        evaluated = lambda: [line for line in self.progress("run") if line["env_steps"] > at + 1000 and "evaluation_return_sum" in line]
+        self.await_true(lambda: len(evaluated()) > 1, "evaluations of what plays now")
+        for line in evaluated():
+            self.assertEqual(line["evaluation/policy/other/return_mean"] * 2, line["evaluation_return_sum"], "both agents play it")
+            self.assertNotIn("evaluation/policy/main/return_mean", line)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=20), 0, self.log_text())
+
     def test_a_restarted_run_has_the_policies_it_had(self):
         self.revision = 0
         process = self.start_run(CONFIG)

@@ -24,6 +24,11 @@ absl::Status RunEvaluator::Prepare() {
   TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig config,
                           MakeRolloutConfig(played, *deps_.registry, deps_.callbacks));
   TROUPE_ASSIGN_OR_RETURN(pool_, EvaluationPool::Create(config, deps_.run->evaluation.num_workers));
+  slots_.clear();
+  for (const policy::PolicySlot slot : now->entries().ids()) {
+    const policy::PolicyEntry* const entry = now->Find(slot);
+    if (entry != nullptr && entry->active()) slots_.push_back(slot);
+  }
   listener_ = config.listener;
   said_ = {};
   evaluated_ = std::move(now);
@@ -32,7 +37,7 @@ absl::Status RunEvaluator::Prepare() {
 
 absl::StatusOr<std::vector<policy::WeightSnapshotPtr>> RunEvaluator::Weights() const {
   const policy::PolicyTablePtr now = deps_.learner->Policies();
-  std::vector<policy::WeightSnapshotPtr> weights;
+  std::vector<policy::WeightSnapshotPtr> weights;  // of the active ones, as UsePolicies has them
   for (const policy::PolicySlot slot : now->entries().ids()) {
     const policy::PolicyEntry* const entry = now->Find(slot);
     if (entry == nullptr || !entry->active()) continue;
@@ -69,7 +74,13 @@ absl::StatusOr<rollout::EvaluationResult> RunEvaluator::PlayWith(
     TROUPE_RETURN_IF_ERROR(Prepare());
     return pool_->Run(watched, weights);
   };
-  return PlayWatched(watch, request, play);
+  TROUPE_ASSIGN_OR_RETURN(rollout::EvaluationResult result, PlayWatched(watch, request, play));
+  for (rollout::EvaluatedEpisode& episode : result.each) {
+    for (policy::PolicySlot& played : episode.policies) {
+      if (played != policy::kNoPolicy) played = slots_[static_cast<size_t>(played.value())];
+    }
+  }
+  return result;
 }
 
 absl::StatusOr<rollout::EvaluationResult> RunEvaluator::Play(bool deterministic) {

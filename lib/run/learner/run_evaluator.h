@@ -51,7 +51,8 @@ class RunEvaluator {
   /// Makes what plays the episodes, anew if the policies have changed. Errors as EvaluationPool::Create.
   absl::Status Prepare();
   /// Plays the episodes that `evaluation` of the configuration asks for, with the weights after `env_steps`. Blocks as
-  /// long as they take. Errors of Prepare, of the trainer, of EvaluationPool::Run and of PlayWatched.
+  /// long as they take; policies of its episodes are slots of the table. Errors of Prepare, of the trainer, of
+  /// EvaluationPool::Run and of PlayWatched.
   absl::StatusOr<rollout::EvaluationResult> Evaluate(int64_t env_steps);
   /// The same with the likeliest actions, or sampled ones, and nobody is told. After Evaluate. FAILED_PRECONDITION with
   /// callbacks of episodes, which would be.
@@ -78,6 +79,7 @@ class RunEvaluator {
   bool told_no_end_ = false;          ///< that no episode ends
   policy::PolicyTablePtr evaluated_;  ///< what pool_ was made for
   std::unique_ptr<EvaluationPool> pool_;
+  std::vector<policy::PolicySlot> slots_;               ///< of the table, by place among those that pool_ plays
   std::shared_ptr<rollout::EpisodeListener> listener_;  ///< pool_'s; null: nobody is called
   learner::TrackedBook tracked_;
   learner::TrackedBook::Said said_;  ///< by pool_'s
