@@ -349,6 +349,20 @@ TEST_F(LearnerPoliciesTest, TheStateComesWithItsFirstReaderAndGoesWithTheLast) {
   EXPECT_THAT(with_state, testing::Each(false));
 }
 
+TEST_F(LearnerPoliciesTest, HowAPolicyTrainsGoesToTheTrainerWithItsTable) {
+  Begin();
+  const PolicyTablePtr before = learner_->Policies();
+  const PolicyTablePtr next = *before->Set(PolicyId("shared"), {"algorithm.lr=0.5"});
+  TableChange change;
+  change.algorithm = NewAlgorithm{*next->FindSlot(PolicyId("shared")), {.name = "x", .options = {{"lr", 0.5}}}};
+  trainer_->FailNext(absl::FailedPreconditionError("it has no place for it"));
+  EXPECT_EQ(learner_->ChangePolicies(next, change).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(learner_->Policies(), before);
+  ASSERT_EQ(learner_->ChangePolicies(next, change), absl::OkStatus());
+  EXPECT_EQ(learner_->Policies(), next);
+  EXPECT_EQ(trainer_->last_algorithm(), change.algorithm->algorithm);
+}
+
 TEST_F(LearnerPoliciesTest, ALearnerWithoutATableKeepsItsPolicies) {
   const PolicyTablePtr table = config_.policies;
   config_.policies = nullptr;

@@ -78,7 +78,9 @@ class Trainer {
   /// Trains the policy as `algorithm` says from the next update on. INVALID_ARGUMENT for options that it cannot work
   /// with; FAILED_PRECONDITION, with nothing changed, for those that its state has no place for, and for a policy that
   /// learns together with others.
-  virtual absl::Status SetAlgorithm(policy::PolicySlot policy, const policy::AlgorithmSpec& algorithm) = 0;
+  virtual absl::Status SetAlgorithm(policy::PolicySlot /*policy*/, const policy::AlgorithmSpec& /*algorithm*/) {
+    return absl::FailedPreconditionError("the policies of this trainer train as they began");
+  }
   /// Takes a policy out; its memory is free again, and so is its slot.
   virtual absl::Status RemovePolicy(policy::PolicySlot slot) = 0;
   /// The learn groups, ascending by their first member; each trained policy is in one. They follow AddPolicy and
