@@ -36,7 +36,7 @@ struct SpreadUpdate {
 
   static PpoOptions Options(int64_t epochs, int64_t minibatch_size) {
     PpoOptions options;
-    options.learning_rate = {7e-4, 7e-4, 0};
+    options.learning_rate = 7e-4;
     options.gamma = 0.95;
     options.huber_delta = 10;
     options.max_grad_norm = 10;

@@ -108,7 +108,7 @@ TEST(AlgorithmKeysTest, AreThoseOfTheNameWhereverItStands) {
         Parse("algorithm: {name: mappo}", {"algorithm.gae_lambda=0.8", "algorithm.name=a2c"})}) {
     const v1::AlgorithmConfig& algorithm = config.proto().algorithm();
     ASSERT_TRUE(algorithm.has_a2c());
-    EXPECT_EQ(algorithm.a2c().gae_lambda(), 0.8);
+    EXPECT_EQ(algorithm.a2c().gae_lambda().initial(), 0.8);
     EXPECT_EQ(algorithm.a2c().lr().initial(), 7e-4) << "its own default";
     const RunConfig again = Parse(config.ToYaml());
     EXPECT_EQ(again, config);
@@ -182,7 +182,7 @@ TEST_F(AlgorithmsTest, WhatATrainerGetsIsWhatTheSchemaSays) {
   EXPECT_EQ(ppo.algorithms[0].options.count("num_minibatches"), 0u);
   EXPECT_EQ(MinibatchSize(ppo, 0), 375) << "auto: a 32nd of 12000 rows";
   EXPECT_EQ(Option<std::string>(ppo, 0, "minibatch_by"), "env_steps") << "auto";
-  EXPECT_EQ(Option<ScheduleValue>(ppo, 0, "entropy_coeff"), (ScheduleValue{0.01, 0.01, 0})) << "auto";
+  EXPECT_EQ(Option<double>(ppo, 0, "entropy_coeff"), 0.01) << "auto";
   EXPECT_EQ(Option<int64_t>(ppo, 0, "num_epochs"), 10);
   EXPECT_EQ(Option<bool>(ppo, 0, "use_advnorm"), true);
   EXPECT_EQ(Option<double>(ppo, 0, "gae_lambda"), 0.95);
@@ -191,7 +191,7 @@ TEST_F(AlgorithmsTest, WhatATrainerGetsIsWhatTheSchemaSays) {
   const ResolvedRun a2c = Resolve("env: {name: team}\nalgorithm: {name: ia2c}");
   EXPECT_EQ(a2c.algorithms[0].name, "a2c");
   EXPECT_EQ(a2c.algorithm, "ia2c");
-  EXPECT_EQ(Option<ScheduleValue>(a2c, 0, "lr"), (ScheduleValue{7e-4, 7e-4, 0}));
+  EXPECT_EQ(Option<double>(a2c, 0, "lr"), 7e-4);
   EXPECT_EQ(Option<double>(a2c, 0, "gae_lambda"), 1.0);
   EXPECT_EQ(Option<bool>(a2c, 0, "use_advnorm"), false);
   EXPECT_EQ(Option<double>(a2c, 0, "value_loss_coeff"), 0.5);
@@ -209,10 +209,10 @@ TEST_F(AlgorithmsTest, WhatIsAutoFollowsFromThePolicy) {
   const auto run = [&](const std::string& yaml) { return Resolve(yaml); };
   const ResolvedRun numbers = run("env: {name: continuous}\nalgorithm: {name: ppo, train_batch_size: 2048}");
   EXPECT_EQ(MinibatchSize(numbers, 0), 64);
-  EXPECT_EQ(Option<ScheduleValue>(numbers, 0, "entropy_coeff"), (ScheduleValue{0, 0, 0}));
-  EXPECT_EQ(Option<ScheduleValue>(run("env: {name: continuous}\nalgorithm: {name: a2c, entropy_coeff: 0.1}"), 0,
-                                  "entropy_coeff"),
-            (ScheduleValue{0.1, 0.1, 0}));
+  EXPECT_EQ(Option<double>(numbers, 0, "entropy_coeff"), 0);
+  EXPECT_EQ(
+      Option<double>(run("env: {name: continuous}\nalgorithm: {name: a2c, entropy_coeff: 0.1}"), 0, "entropy_coeff"),
+      0.1);
   EXPECT_EQ(MinibatchSize(run("env: {name: team}\nnum_envs: 5\nalgorithm: {name: ippo, train_batch_size: 10}"), 0), 30);
   // Sequences of a policy that remembers stay whole: 16 of them.
   const ResolvedRun gru = run("env: {name: team}\nmodel: {actor_core: gru, max_seq_len: 25}");
@@ -313,7 +313,7 @@ TEST_F(AlgorithmsTest, AnAgentsNameComesBeforeThePolicysAndTheRuns) {
   const ResolvedRun named =
       Resolve(absl::StrCat(kTwo, "  agents: {sheep: {algorithm: {name: ippo, clip_param: 0.4}}, \"*\": {}}"));
   EXPECT_EQ(named.algorithms[1].name, "ppo");
-  EXPECT_EQ(Option<ScheduleValue>(named, 1, "clip_param").initial, 0.4);
+  EXPECT_EQ(Option<double>(named, 1, "clip_param"), 0.4);
   EXPECT_EQ(FirstLr(named, 1), 1e-3) << "the run's, which is of mappo";
   EXPECT_EQ(Option<double>(named, 1, "gae_lambda"), 0.95) << "0.7 was said beside a2c";
   // Without a name its keys are those of the policy's.
@@ -334,7 +334,7 @@ TEST_F(AlgorithmsTest, AnAgentsNameComesBeforeThePolicysAndTheRuns) {
                "multi_agent.policies.sheep.algorithm.name=ppo"});
   EXPECT_EQ(turned.algorithms[0].name, "a2c");
   EXPECT_EQ(turned.algorithms[1].name, "ppo");
-  EXPECT_EQ(Option<ScheduleValue>(turned, 1, "clip_param").initial, 0.4);
+  EXPECT_EQ(Option<double>(turned, 1, "clip_param"), 0.4);
 }
 
 TEST_F(AlgorithmsTest, ErrorsPointToWhoGaveTheValue) {
@@ -374,7 +374,7 @@ multi_agent:
   const size_t kSlots = 2;
   for (size_t slot = 0; slot < kSlots; ++slot) {
     policy::AlgorithmSpec expected = run.algorithms[slot];
-    expected.options["lr"] = ScheduleValue{0.5, 0.5, 0};
+    expected.options["lr"] = 0.5;
     expected.options["gamma"] = 0.25;
     const auto got = set(slot, {"algorithm.lr=0.5", "algorithm.gamma=0.25"});
     ASSERT_TRUE(got.ok()) << got.status();
@@ -402,6 +402,8 @@ multi_agent:
   refused(0, "algorithm.lr=-1", "algorithm.lr: got -1, expected");
   refused(0, "algorithm.lr=soon", "algorithm.lr: got");
   refused(0, "algorithm.minibatch_size=auto", "algorithm.minibatch_size: got auto, expected a value");
+  const auto gamma = set(0, {"algorithm.gamma={initial: 0.9, final: 0.99, env_steps: 9}"});
+  EXPECT_EQ(std::get<ScheduleValue>(gamma->options.at("gamma")).final, 0.99);
   refused(0, "algorithm.discount_by=env_step", "algorithm.gamma: got another discount per env step");
 }
 

@@ -63,17 +63,15 @@ multi_agent:
   EXPECT_EQ(Option<int64_t>(run, kSheep, "num_epochs"), 4);
   EXPECT_EQ(MinibatchSize(run, kSheep), 100);
   // The policy's before the run's.
-  EXPECT_EQ(FirstLr(run, kWolves), 2e-3);
-  EXPECT_EQ(Option<policy::ScheduleValue>(run, kWolves, "lr").final, 0);
-  EXPECT_EQ(Option<policy::ScheduleValue>(run, kWolves, "lr").env_steps, 10);
+  EXPECT_EQ(Option<policy::ScheduleValue>(run, kWolves, "lr"), (policy::ScheduleValue{2e-3, 0, 10}));
   EXPECT_EQ(MinibatchSize(run, kWolves), 1000) << "2 wolves of 4000 env steps in 8 minibatches";
-  EXPECT_EQ(Option<policy::ScheduleValue>(run, kWolves, "clip_param").initial, 0.2);
-  EXPECT_EQ(Option<policy::ScheduleValue>(run, kSheep, "clip_param").initial, 0.3);
+  EXPECT_EQ(Option<double>(run, kWolves, "clip_param"), 0.2);
+  EXPECT_EQ(Option<double>(run, kSheep, "clip_param"), 0.3);
   EXPECT_EQ(run.policies[0].critic_input(), policy::NetworkInput::kObservation) << "ippo beside mappo";
   EXPECT_EQ(run.policies[1].critic_input(), policy::NetworkInput::kJointObservation);
   // The agent's before the policy's.
   EXPECT_EQ(FirstLr(run, kSheep), 4e-3);
-  EXPECT_EQ(Option<policy::ScheduleValue>(run, kSheep, "entropy_coeff").initial, 0.5);
+  EXPECT_EQ(Option<double>(run, kSheep, "entropy_coeff"), 0.5);
   EXPECT_EQ(run.policies[0].actor.activation, policy::Activation::kRelu);
   EXPECT_EQ(run.policies[1].actor.activation, policy::Activation::kTanh);
   EXPECT_EQ(run.policies[1].actor.hidden_sizes, (std::vector<int64_t>{4, 4}));
@@ -106,9 +104,9 @@ TEST_F(MultiAgentTest, WhatHoldsForTheWholeRunIsNotOverridden) {
   EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent:\n  policies: {a: {algorithm: {gama: 1}}}"),
             "run.yaml:3:30: unknown key \"multi_agent.policies.a.algorithm.gama\"; the nearest is "
             "\"multi_agent.policies.a.algorithm.gamma\"");
-  EXPECT_EQ(
-      ErrorOf("env: {name: team}\nmulti_agent:\n  policies: {a: {algorithm: {gamma: 2}}}"),
-      "run.yaml:3:37: multi_agent.policies.a.algorithm.gamma: got 2, expected a number in [0, 1]; the default is 0.99");
+  EXPECT_EQ(ErrorOf("env: {name: team}\nmulti_agent:\n  policies: {a: {algorithm: {gamma: 2}}}"),
+            "run.yaml:3:37: multi_agent.policies.a.algorithm.gamma: got 2, expected a number in [0, 1] or a schedule "
+            "({initial, final, env_steps}); the default is 0.99");
   EXPECT_EQ(
       ErrorOf("env: {name: team}\nmulti_agent:\n  policies: {a: {algorithm: {minibatch_size: 20000}}}"),
       "run.yaml:3:46: multi_agent.policies.a.algorithm.minibatch_size: got 20000, expected at most the 12000 rows "

@@ -113,6 +113,7 @@ policy::OptionValue ValueOf(const Message& options, const FieldDescriptor& field
   const google::protobuf::Reflection& reflection = *options.GetReflection();
   if (FormOf(field) == KeyForm::kSchedule) {
     const auto& schedule = static_cast<const v1::Schedule&>(reflection.GetMessage(options, &field));
+    if (schedule.points().empty() && schedule.env_steps() == 0) return schedule.initial();
     if (schedule.points().empty()) {
       return policy::ScheduleValue{schedule.initial(), schedule.final(), schedule.env_steps()};
     }
@@ -133,8 +134,6 @@ policy::OptionValue ValueOf(const Message& options, const FieldDescriptor& field
       return int64_t{reflection.GetInt32(options, &field)};
     case FieldDescriptor::CPPTYPE_INT64:
       return int64_t{reflection.GetInt64(options, &field)};
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return reflection.GetDouble(options, &field);
     case FieldDescriptor::CPPTYPE_STRING:
       return reflection.GetString(options, &field);
     case FieldDescriptor::CPPTYPE_ENUM:
@@ -147,10 +146,12 @@ policy::OptionValue ValueOf(const Message& options, const FieldDescriptor& field
 absl::Status CheckStart(const ResolvedRun& run, const SettingsOf& of, const FieldDescriptor& field,
                         const policy::OptionValue& value) {
   const v1::KeyRule& rule = RuleOf(field);
+  if (!rule.starts_above_min()) return absl::OkStatus();
   const auto* const schedule = std::get_if<policy::ScheduleValue>(&value);
-  if (schedule == nullptr || !rule.starts_above_min() || schedule->initial > rule.min()) return absl::OkStatus();
+  const double initial = schedule != nullptr ? schedule->initial : std::get<double>(value);
+  if (initial > rule.min()) return absl::OkStatus();
   return run.config.KeyError(AlgorithmKey(run.config, of, field.name()),
-                             absl::StrCat("got ", schedule->initial, " to begin with, expected a number > ", rule.min(),
+                             absl::StrCat("got ", initial, " to begin with, expected a number > ", rule.min(),
                                           rule.unset().empty() ? "" : " or ", rule.unset()));
 }
 
@@ -172,7 +173,7 @@ void FillAuto(const policy::PolicySpec& policy, const Message& options, Algorith
     if (options.GetDescriptor()->FindFieldByName(key) != nullptr) spec->options.emplace(key, std::move(value));
   };
   const double entropy_coeff = policy.HasContinuousActions() ? 0 : kAutoEntropyCoeff;
-  fill("entropy_coeff", policy::ScheduleValue{entropy_coeff, entropy_coeff, 0});
+  fill("entropy_coeff", entropy_coeff);
   fill("minibatch_by", std::string(policy.remembers() ? "rows" : "env_steps"));
 }
 

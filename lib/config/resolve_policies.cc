@@ -595,7 +595,8 @@ double RewardDiscount(const v1::AlgorithmConfig& algorithm) {
   if (by == nullptr || gamma == nullptr) return 1;
   const google::protobuf::Message& options = algorithm.GetReflection()->GetMessage(algorithm, &entry);
   const bool by_env_step = options.GetReflection()->GetEnumValue(options, by) == v1::DISCOUNT_BY_ENV_STEP;
-  return by_env_step ? options.GetReflection()->GetDouble(options, gamma) : 1;
+  const auto& discount = static_cast<const v1::Schedule&>(options.GetReflection()->GetMessage(options, gamma));
+  return by_env_step ? discount.initial() : 1;
 }
 
 absl::StatusOr<ResolvedPolicies> ResolvePolicies(const RunConfig& config, const env::EnvSpec& env) {

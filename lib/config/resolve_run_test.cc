@@ -226,7 +226,7 @@ learner: {join_timeout_s: 1, worker_timeout_s: 2.5, grant_timeout_s: 90}
   EXPECT_EQ(std::get<int64_t>(*env::FindArg(run.env.args.values(), "N")), 4);
   EXPECT_EQ(MinibatchSize(run, 0), 1000);
   EXPECT_EQ(Option<policy::ScheduleValue>(run, 0, "lr"), (policy::ScheduleValue{1e-3, 0, 100}));
-  EXPECT_EQ(Option<policy::ScheduleValue>(run, 0, "critic_lr").initial, 2e-3);
+  EXPECT_EQ(Option<double>(run, 0, "critic_lr"), 2e-3);
   EXPECT_EQ(Option<double>(run, 0, "gamma"), 0.95);
   EXPECT_EQ(Option<double>(run, 0, "huber_delta"), 10);
   EXPECT_EQ(run.learner.max_policy_lag, 1);

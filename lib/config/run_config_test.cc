@@ -64,7 +64,7 @@ stop: {env_steps: 5e6, episode_return: -30}
   EXPECT_EQ(proto.stop().env_steps(), 5000000);
   ASSERT_EQ(proto.stop().episode_return().targets_size(), 1);
   EXPECT_EQ(proto.stop().episode_return().targets(0).at_least(), -30);
-  EXPECT_EQ(proto.algorithm().ppo().gamma(), 0.99);  // a default
+  EXPECT_EQ(proto.algorithm().ppo().gamma().initial(), 0.99);  // a default
 }
 
 TEST(RunConfigTest, MistypedKeyNamesTheNearest) {
@@ -104,11 +104,14 @@ TEST(RunConfigTest, WrongTypeSaysWhatIsExpected) {
   EXPECT_EQ(ErrorOf("num_workers: \"2\""),
             "run.yaml:1:14: num_workers: got \"2\", expected an integer in [0, 1024]; write 2");
   EXPECT_EQ(ErrorOf("algorithm: {gamma: high}"),
-            "run.yaml:1:20: algorithm.gamma: got \"high\", expected a number in [0, 1]; the default is 0.99");
+            "run.yaml:1:20: algorithm.gamma: got \"high\", expected a number in [0, 1] or a schedule ({initial, final, "
+            "env_steps}); the default is 0.99");
   EXPECT_EQ(ErrorOf("algorithm: {gamma: [0.9]}"),
-            "run.yaml:1:20: algorithm.gamma: got a list, expected a number in [0, 1]; the default is 0.99");
+            "run.yaml:1:21: algorithm.gamma: got 0.9 as a point, expected [AT, VALUE]; write [[0, 1.0e-3], [1000000, "
+            "1.0e-4]] for a list of them");
   EXPECT_EQ(ErrorOf("algorithm: {gamma: .nan}"),
-            "run.yaml:1:20: algorithm.gamma: got \".nan\", expected a number in [0, 1]; the default is 0.99");
+            "run.yaml:1:20: algorithm.gamma: got \".nan\", expected a number in [0, 1] or a schedule ({initial, final, "
+            "env_steps}); the default is 0.99");
   EXPECT_EQ(ErrorOf("algorithm: {use_gae: 1}"),
             "run.yaml:1:22: algorithm.use_gae: got 1, expected true or false; write true");
   EXPECT_EQ(
@@ -119,7 +122,8 @@ TEST(RunConfigTest, WrongTypeSaysWhatIsExpected) {
             "run.yaml:1:6: env: got \"cartpole\", expected a section (a mapping); write env: {name: cartpole}");
   EXPECT_EQ(ErrorOf("seed:"), "run.yaml:1:1: seed: got nothing, expected an integer >= 0; the default is 1");
   EXPECT_EQ(ErrorOf("seed: 1\nalgorithm:\n  name: ippo\n  gamma:\n"),
-            "run.yaml:4:3: algorithm.gamma: got nothing, expected a number in [0, 1]; the default is 0.99");
+            "run.yaml:4:3: algorithm.gamma: got nothing, expected a number in [0, 1] or a schedule ({initial, final, "
+            "env_steps}); the default is 0.99");
   EXPECT_EQ(ErrorOf("env: {name: [a]}"), "run.yaml:1:13: env.name: got a list, expected a string");
   EXPECT_EQ(ErrorOf("env: {name: a, args: [1]}"),
             "run.yaml:1:22: env.args: got a list, expected a mapping of names to numbers, strings, booleans, null, and "
@@ -132,9 +136,11 @@ TEST(RunConfigTest, WrongTypeSaysWhatIsExpected) {
 
 TEST(RunConfigTest, OutOfRangeSaysTheRange) {
   EXPECT_EQ(ErrorOf("algorithm:\n  gamma: 1.5\n"),
-            "run.yaml:2:10: algorithm.gamma: got 1.5, expected a number in [0, 1]; the default is 0.99");
+            "run.yaml:2:10: algorithm.gamma: got 1.5, expected a number in [0, 1] or a schedule ({initial, final, "
+            "env_steps}); the default is 0.99");
   EXPECT_EQ(ErrorOf("algorithm: {gamma: -0.1}"),
-            "run.yaml:1:20: algorithm.gamma: got -0.1, expected a number in [0, 1]; the default is 0.99");
+            "run.yaml:1:20: algorithm.gamma: got -0.1, expected a number in [0, 1] or a schedule ({initial, final, "
+            "env_steps}); the default is 0.99");
   EXPECT_EQ(
       ErrorOf("algorithm: {clip_param: 0}"),
       "run.yaml:1:25: algorithm.clip_param: got 0, expected a number in (0, 1000] or a schedule ({initial, final, "
@@ -327,7 +333,7 @@ TEST(RunConfigTest, OverridesGoTheSameWay) {
             {"algorithm.gamma=0.8", "env.args.N=4", "algorithm.lr={initial: 1, final: 0, env_steps: 9}",
              "model.actor_hidden_sizes=[8, 8]", "stop.env_steps=1e6", "stop.env_steps=2000000",
              "multi_agent.policies.x.model.activation=relu", "experiment.experiment_name=a=b"});
-  EXPECT_EQ(config.proto().algorithm().ppo().gamma(), 0.8);
+  EXPECT_EQ(config.proto().algorithm().ppo().gamma().initial(), 0.8);
   ASSERT_EQ(config.proto().env().args_size(), 2);
   EXPECT_EQ(config.proto().env().args(0).int_value(), 4);
   EXPECT_EQ(config.proto().env().args(1).int_value(), 1);
@@ -523,7 +529,8 @@ TEST(RunConfigTest, ATextOverrideHoldsAnyText) {
 
 TEST(RunConfigTest, OverrideErrorsNameTheOverride) {
   EXPECT_EQ(ErrorOf("seed: 1", {"algorithm.gamma=2"}),
-            "--set algorithm.gamma=2: algorithm.gamma: got 2, expected a number in [0, 1]; the default is 0.99");
+            "--set algorithm.gamma=2: algorithm.gamma: got 2, expected a number in [0, 1] or a schedule ({initial, "
+            "final, env_steps}); the default is 0.99");
   EXPECT_EQ(ErrorOf("seed: 1", {"algorithm.gama=1"}),
             "--set algorithm.gama=1: unknown key \"algorithm.gama\"; the nearest is \"algorithm.gamma\"");
   EXPECT_EQ(ErrorOf("seed: 1", {"algorithm.gamma"}),

@@ -76,6 +76,11 @@ absl::Status CheckAlgorithmOf(const policy::PolicySpec& policy, const policy::Al
   };
   if (is_on("death_masking")) TROUPE_RETURN_IF_ERROR(CheckDeathMasking(policy));
   TROUPE_RETURN_IF_ERROR(CheckCriticRate(policy, spec));
+  if (const auto gamma = spec.options.find("gamma"); policy.reward_discount != 1 && gamma != spec.options.end() &&
+                                                     std::holds_alternative<policy::ScheduleValue>(gamma->second)) {
+    return absl::InvalidArgumentError(
+        "algorithm.gamma: got a schedule with discount_by: env_step, expected a number: workers discount by it, too");
+  }
   if (is_on("use_popart") && policy.critic().encoder == policy::EncoderKind::kTorchScript) {
     return absl::InvalidArgumentError(
         absl::StrCat("algorithm.use_popart: got true, but the critic of policy \"", policy.id.value(),

@@ -107,7 +107,7 @@ TEST(RegistryTest, SaysWhichPoliciesCannotSwapTheirStates) {
 
 TEST(PpoOptionsTest, AreReadByTheirKeys) {
   PpoOptions options;
-  options.critic_learning_rate = {1e-3, 1e-4, 10};
+  options.critic_learning_rate = 1e-4;
   options.clip_param = 0.3;
   options.use_value_clip = true;
   options.target_kl = 0.5;
@@ -118,7 +118,7 @@ TEST(PpoOptionsTest, AreReadByTheirKeys) {
   const policy::AlgorithmSpec spec = PpoSpec(options);
   const PpoOptions read = *ParsePpoOptions(spec);
   EXPECT_EQ(PpoSpec(read), spec);
-  EXPECT_EQ(read.critic_learning_rate.At({10, 0}), 1e-4);
+  EXPECT_EQ(read.critic_learning_rate, 1e-4);
   EXPECT_EQ(read.num_epochs, 4);
   EXPECT_EQ(read.minibatch_by, MinibatchBy::kEnvSteps);
   // Defaults where a key is absent; critic_lr is as lr then.
@@ -126,7 +126,7 @@ TEST(PpoOptionsTest, AreReadByTheirKeys) {
   PpoOptions defaults;
   defaults.minibatch_size = 5;
   EXPECT_EQ(PpoSpec(few), PpoSpec(defaults));
-  EXPECT_EQ(few.critic_learning_rate.initial, 0);
+  EXPECT_FALSE(few.critic_learning_rate.has_value());
 }
 
 TEST(RegistryTest, ACriticThatIsAModuleHasNoLastLayerToRescale) {

@@ -65,10 +65,10 @@ class TrainingKeys(TypedDict, total=False):
     num_epochs: int
     lr: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
     critic_lr: Union[float, Mapping[str, Any], Sequence[Sequence[float]], Literal["auto"]]
-    adam_epsilon: float
-    gamma: float
+    adam_epsilon: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    gamma: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
     discount_by: Literal["decision", "env_step"]
-    gae_lambda: float
+    gae_lambda: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
     use_gae: bool
     use_advnorm: bool
     use_value_norm: bool
@@ -78,27 +78,27 @@ class TrainingKeys(TypedDict, total=False):
     death_masking: bool
     clip_param: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
     use_value_clip: bool
-    value_clip_param: float
-    value_loss_coeff: float
-    huber_delta: float
+    value_clip_param: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    value_loss_coeff: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    huber_delta: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
     entropy_coeff: Union[float, Mapping[str, Any], Sequence[Sequence[float]], Literal["auto"]]
-    target_kl: float
-    max_grad_norm: float
+    target_kl: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    max_grad_norm: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
     optimizer: Literal["adam", "adamw", "rmsprop", "sgd"]
-    weight_decay: float
-    momentum: float
-    rmsprop_alpha: float
-    rmsprop_epsilon: float
+    weight_decay: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    momentum: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    rmsprop_alpha: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    rmsprop_epsilon: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
     clip_grad_norm_by: Literal["network", "policy"]
     time_limit_bootstrap: bool
-    lr_kl_target: float
-    lr_kl_factor: float
-    lr_kl_step: float
-    min_lr: float
-    max_lr: float
+    lr_kl_target: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    lr_kl_factor: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    lr_kl_step: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    min_lr: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    max_lr: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
     use_kl_loss: bool
-    kl_coeff: float
-    kl_target: float
+    kl_coeff: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    kl_target: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
     frozen_parameters: Sequence[str]
     preset: Literal["mappo_mpe", "sb3_ppo", "sb3_a2c", "rllib_ppo", "none"]
     action_bound_method: Literal["none", "clip", "tanh", "auto"]

@@ -35,7 +35,7 @@ TEST_P(A2cParityTest, LossesAndGradientsOfOneMinibatch) {
   A2cOptions options = Options(record()["options"]);
   options.minibatch_size = 0;
   const json& expected = record()["one_step"];
-  ExpectReport(Run(A2cSpec(options)), expected);
+  ExpectReport(Run(WithSchedules(record()["options"], A2cSpec(options))), expected);
   // After one step Adam's first moment is (1 - beta1) times the (clipped) gradient.
   std::vector<float> gradients = after_.Floats(kAdamExpAvg);
   for (float& value : gradients) value = static_cast<float>(value / (1.0 - options.adam_beta1));
@@ -44,7 +44,7 @@ TEST_P(A2cParityTest, LossesAndGradientsOfOneMinibatch) {
 
 TEST_P(A2cParityTest, AWholeUpdate) {
   const json& expected = record()["update"];
-  ExpectReport(Run(A2cSpec(Options(record()["options"]))), expected);
+  ExpectReport(Run(WithSchedules(record()["options"], A2cSpec(Options(record()["options"])))), expected);
   ExpectClose(layout_, after_.parameters(), Flat(expected["parameters"], layout_), tolerance(), "parameter");
   ExpectClose(layout_, after_.Floats(kAdamExpAvg), Flat(expected["exp_avg"], layout_), tolerance(), "exp_avg of");
   ExpectClose(layout_, after_.Floats(kAdamExpAvgSq), Flat(expected["exp_avg_sq"], layout_), tolerance(),

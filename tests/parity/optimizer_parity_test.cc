@@ -52,7 +52,6 @@ PpoOptions Options(const json& record) {
   ReadOptions(from, &options);
   ReadOptimizer(from, &options);
   options.time_limit_bootstrap = from["time_limit_bootstrap"].get<bool>();
-  options.clip_param = Schedule(from["clip_param"]);
   options.use_value_clip = from["use_value_clip"].get<bool>();
   options.value_clip_param = from["value_clip_param"].get<double>();
   options.num_epochs = from["num_epochs"].get<int64_t>();
@@ -201,7 +200,9 @@ TEST_P(OptimizerUpdateParityTest, AWholeUpdate) {
     state.Set(policy::kParameters, Flat(record()["parameters"], policy::ParameterLayout::For(Spec(record()))));
     return state;
   }();
-  ExpectReport(Run(PpoSpec(Options(record()))), expected);
+  policy::AlgorithmSpec spec = WithSchedules(record()["options"], PpoSpec(Options(record())));
+  spec.options["clip_param"] = Schedule(record()["options"]["clip_param"]);
+  ExpectReport(Run(spec), expected);
   ExpectClose(layout_, after_.parameters(), Flat(expected["parameters"], layout_), tolerance(), "parameter");
   ExpectClose(layout_, after_.Floats(kAdamExpAvg), Flat(expected["exp_avg"], layout_), tolerance(), "exp_avg of");
   ExpectClose(layout_, after_.Floats(kAdamExpAvgSq), Flat(expected["exp_avg_sq"], layout_), tolerance(),

@@ -138,7 +138,7 @@ inline std::vector<ParityCase> DistributionParityCases(int random_cases) {
     if (distribution == ContinuousDistribution::kSquashedGaussian) {
       one.spec.action_bound_method = policy::ActionBoundMethod::kTanh;
     }
-    one.options.entropy_coeff = {0.05, 0.05, 0};
+    one.options.entropy_coeff = 0.05;
     cases.push_back(std::move(one));
     return &cases.back();
   };
@@ -280,7 +280,7 @@ inline std::vector<ParityCase> FusedParityCases() {
         {*space::Space::MultiDiscrete({2, 7}), *space::Space::Box(-1, 1, {3}), *space::Space::MultiBinary(2)});
     mixed.spec.has_action_mask = true;
     mixed.options.use_value_clip = false;
-    mixed.options.entropy_coeff = {0.05, 0.05, 0};
+    mixed.options.entropy_coeff = 0.05;
     cases.push_back(mixed);
   }
   {

@@ -103,7 +103,7 @@ class PpoUpdates : public UpdateParityTest {
     options.num_epochs = 1;
     options.minibatch_size = record()["batch"]["rows"].get<int64_t>();
     const json& expected = record()["one_step"];
-    ExpectReport(Run(PpoSpec(options)), expected);
+    ExpectReport(Run(WithSchedules(record()["options"], PpoSpec(options))), expected);
     // After one step Adam's first moment is (1 - beta1) times the (clipped) gradient.
     std::vector<float> gradients = after_.Floats(kAdamExpAvg);
     for (float& value : gradients) value = static_cast<float>(value / (1.0 - options.adam_beta1));
@@ -112,7 +112,7 @@ class PpoUpdates : public UpdateParityTest {
 
   void AWholeUpdate() {
     const json& expected = record()["update"];
-    ExpectReport(Run(PpoSpec(Options(record()["options"]))), expected);
+    ExpectReport(Run(WithSchedules(record()["options"], PpoSpec(Options(record()["options"])))), expected);
     ExpectClose(layout_, after_.parameters(), Flat(expected["parameters"], layout_), tolerance(), "parameter");
     ExpectClose(layout_, after_.Floats(kAdamExpAvg), Flat(expected["exp_avg"], layout_), tolerance(), "exp_avg of");
     ExpectClose(layout_, after_.Floats(kAdamExpAvgSq), Flat(expected["exp_avg_sq"], layout_), tolerance(),

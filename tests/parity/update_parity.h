@@ -168,21 +168,31 @@ inline policy::PolicySpec Spec(const json& record) {
   return spec;
 }
 
-inline LinearSchedule Schedule(const json& from) {
+inline policy::OptionValue Schedule(const json& from) {
   if (from.contains("points")) {
     std::vector<policy::SchedulePoint> points;
     for (const json& point : from["points"]) points.push_back({point[0].get<int64_t>(), point[1].get<double>()});
     const bool by_updates = from["by"] == "updates";
-    return LinearSchedule(policy::ScheduleValue::OfPoints(
-        std::move(points), by_updates ? policy::ScheduleUnit::kUpdates : policy::ScheduleUnit::kEnvSteps));
+    return policy::ScheduleValue::OfPoints(
+        std::move(points), by_updates ? policy::ScheduleUnit::kUpdates : policy::ScheduleUnit::kEnvSteps);
   }
-  return {from["initial"].get<double>(), from["final"].get<double>(), from["env_steps"].get<int64_t>()};
+  const double initial = from["initial"].get<double>();
+  const auto env_steps = from["env_steps"].get<int64_t>();
+  if (env_steps == 0) return initial;
+  return policy::ScheduleValue{initial, from["final"].get<double>(), env_steps};
 }
 
-/// The options that on-policy algorithms share.
+/// `spec` with what of recorded options is a number or a schedule.
+inline policy::AlgorithmSpec WithSchedules(const json& from, policy::AlgorithmSpec spec) {
+  spec.options["lr"] = Schedule(from["learning_rate"]);
+  const policy::OptionValue critic = Schedule(from["critic_learning_rate"]);
+  if (critic != policy::OptionValue(0.0)) spec.options["critic_lr"] = critic;
+  spec.options["entropy_coeff"] = Schedule(from["entropy_coeff"]);
+  return spec;
+}
+
+/// The options that on-policy algorithms share, but for those of WithSchedules.
 inline void ReadOptions(const json& from, OnPolicyOptions* options) {
-  options->learning_rate = Schedule(from["learning_rate"]);
-  options->critic_learning_rate = Schedule(from["critic_learning_rate"]);
   options->adam_epsilon = from["adam_epsilon"].get<double>();
   options->gamma = from["gamma"].get<double>();
   options->gae_lambda = from["gae_lambda"].get<double>();
@@ -197,7 +207,6 @@ inline void ReadOptions(const json& from, OnPolicyOptions* options) {
   options->minibatch_by = by_env_steps ? MinibatchBy::kEnvSteps : MinibatchBy::kRows;
   options->value_loss_coeff = from["value_loss_coeff"].get<double>();
   options->huber_delta = from["huber_delta"].get<double>();
-  options->entropy_coeff = Schedule(from["entropy_coeff"]);
   options->max_grad_norm = from["max_grad_norm"].get<double>();
 }
 

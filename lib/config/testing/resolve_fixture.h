@@ -48,9 +48,7 @@ Value Option(const ResolvedRun& run, size_t slot, std::string_view key) {
 inline int64_t MinibatchSize(const ResolvedRun& run, size_t slot) {
   return Option<int64_t>(run, slot, "minibatch_size");
 }
-inline double FirstLr(const ResolvedRun& run, size_t slot) {
-  return Option<policy::ScheduleValue>(run, slot, "lr").initial;
-}
+inline double FirstLr(const ResolvedRun& run, size_t slot) { return Option<double>(run, slot, "lr"); }
 
 /// Environments of many shapes by name, and what a configuration resolves to among them.
 class ResolveFixture : public testing::Test {

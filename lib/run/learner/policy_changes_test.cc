@@ -166,11 +166,11 @@ TEST_F(PolicyChangesTest, SettingsGoToTheTrainerAndToPoliciesThatAreLikeIt) {
   ASSERT_TRUE(set.ok()) << set.status();
   ASSERT_TRUE(set->change.algorithm.has_value());
   EXPECT_EQ(set->change.algorithm->slot, PolicySlot(0));
-  EXPECT_EQ(std::get<policy::ScheduleValue>(set->change.algorithm->algorithm.options.at("lr")).initial, 0.5);
+  EXPECT_EQ(std::get<double>(set->change.algorithm->algorithm.options.at("lr")), 0.5);
   table_ = set->table;
   // What was set before holds on.
   const auto more = Try(policy::SetPolicy{PolicyId("main"), {"algorithm.gamma=0.5"}});
-  EXPECT_EQ(std::get<policy::ScheduleValue>(more->change.algorithm->algorithm.options.at("lr")).initial, 0.5);
+  EXPECT_EQ(std::get<double>(more->change.algorithm->algorithm.options.at("lr")), 0.5);
   Do(AddPolicy{.id = PolicyId("copy"), .copy_of = PolicyId("main")});
   EXPECT_EQ(table_->Find(PolicySlot(2))->settings, std::vector<std::string>{"algorithm.lr=0.5"});
   Do(AddPolicy{.id = PolicyId("main"), .replace = true});

@@ -4,6 +4,7 @@
 #include "lib/training/a2c/a2c_row_loss.h"
 #include "lib/training/core/frozen_parameters.h"
 #include "lib/training/core/on_policy_group.h"
+#include "lib/training/core/schedule.h"
 
 namespace troupe::training {
 namespace {
@@ -27,21 +28,31 @@ class A2c final : public Algorithm {
   std::string_view name() const override { return "a2c"; }
 
   absl::StatusOr<StateForm> FormOf(const policy::AlgorithmSpec& spec) const override {
-    TROUPE_ASSIGN_OR_RETURN(const A2cOptions options, ParseA2cOptions(spec));
-    return StateForm{.value_moments = options.normalizes_values(), .optimizer = OptimizerNumber(options.optimizer)};
+    return FormAtAllTimes(spec, [&spec](const ScheduleTime& now) -> absl::StatusOr<StateForm> {
+      TROUPE_ASSIGN_OR_RETURN(const A2cOptions options, ParseA2cOptions(spec, now));
+      return StateForm{.value_moments = options.normalizes_values(), .optimizer = OptimizerNumber(options.optimizer)};
+    });
   }
 
   absl::StatusOr<std::unique_ptr<GroupTrainer>> MakeGroup(absl::Span<const GroupMember> members,
                                                           uint64_t /*seed*/) const override {
-    TROUPE_ASSIGN_OR_RETURN(const A2cOptions options, ParseA2cOptions(*members.front().algorithm));
+    const policy::AlgorithmSpec& spec = *members.front().algorithm;
+    return OnPolicyGroup::Make(
+        [policy = *members.front().spec, spec](const ScheduleTime& now) { return PlanAt(policy, spec, now); },
+        Moves(spec));
+  }
+
+ private:
+  static absl::StatusOr<OnPolicyPlan> PlanAt(const policy::PolicySpec& policy, const policy::AlgorithmSpec& spec,
+                                             const ScheduleTime& now) {
+    TROUPE_ASSIGN_OR_RETURN(const A2cOptions options, ParseA2cOptions(spec, now));
     OnPolicyPlan plan;
-    const policy::PolicySpec& policy = *members.front().spec;
     plan.options = OptionsFor(policy, options);
     TROUPE_ASSIGN_OR_RETURN(plan.frozen, FrozenRanges(policy, options.frozen_parameters));
     TROUPE_ASSIGN_OR_RETURN(plan.values_are_frozen, ValuesAreFrozen(policy, plan.frozen, options.use_popart));
     plan.minibatch_size = options.minibatch_size;
     plan.loss = A2cLossCall();
-    return std::make_unique<OnPolicyGroup>(std::move(plan));
+    return plan;
   }
 };
 

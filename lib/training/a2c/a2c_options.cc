@@ -11,9 +11,9 @@ absl::Status ValidateA2cOptions(const A2cOptions& options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<A2cOptions> ParseA2cOptions(const policy::AlgorithmSpec& spec) {
+absl::StatusOr<A2cOptions> ParseA2cOptions(const policy::AlgorithmSpec& spec, const ScheduleTime& now) {
   A2cOptions options;
-  OptionReader reader(spec);
+  OptionReader reader(spec, now);
   ReadOnPolicyOptions(&reader, &options);
   reader.Read("minibatch_size", &options.minibatch_size);
   TROUPE_RETURN_IF_ERROR(reader.Finish());

@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "lib/policy/algorithm_spec.h"
 #include "lib/training/core/on_policy_options.h"
+#include "lib/training/core/schedule.h"
 
 namespace troupe::training {
 
@@ -14,7 +15,7 @@ namespace troupe::training {
 /// and Stable-Baselines3 have RMSProp.
 struct A2cOptions : OnPolicyOptions {
   A2cOptions() {
-    learning_rate = {7e-4, 7e-4, 0};
+    learning_rate = 7e-4;
     gae_lambda = 1;
     use_advnorm = false;
     value_loss_coeff = 0.5;
@@ -25,8 +26,9 @@ struct A2cOptions : OnPolicyOptions {
 
 /// INVALID_ARGUMENT, naming the option, what it is and what is expected, for a value that A2C cannot work with.
 absl::Status ValidateA2cOptions(const A2cOptions& options);
-/// The options of a spec of the name "a2c", validated. INVALID_ARGUMENT as OptionReader and ValidateA2cOptions say.
-absl::StatusOr<A2cOptions> ParseA2cOptions(const policy::AlgorithmSpec& spec);
+/// The options of a spec of the name "a2c" at `now`, validated. INVALID_ARGUMENT as OptionReader and ValidateA2cOptions
+/// say.
+absl::StatusOr<A2cOptions> ParseA2cOptions(const policy::AlgorithmSpec& spec, const ScheduleTime& now = {});
 /// The spec that ParseA2cOptions reads as `options`.
 policy::AlgorithmSpec A2cSpec(const A2cOptions& options);
 

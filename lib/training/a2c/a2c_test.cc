@@ -142,7 +142,7 @@ TEST_F(A2cTest, LearnsWhichArmPays) {
   policy::PolicySpec spec = policy::SmallSpecForTesting();
   spec.action_space = *space::Space::Discrete(kArms);
   A2cOptions options;
-  options.learning_rate = {2e-2, 2e-2, 0};
+  options.learning_rate = 2e-2;
   for (const int threads : {1, 2}) {
     const auto trainer = *Make(spec, options, threads);
     const auto acting = *MakeFusedBackend(spec, std::make_shared<ThreadTeam>(1));
@@ -183,13 +183,13 @@ TEST(A2cOptionsTest, AreReadByTheirKeys) {
   options.minibatch_size = 12;
   options.use_value_norm = false;
   options.gamma = 0.5;
-  options.entropy_coeff = {0.5, 0.25, 10};
-  const policy::AlgorithmSpec spec = A2cSpec(options);
-  const A2cOptions read = *ParseA2cOptions(spec);
-  EXPECT_EQ(A2cSpec(read), spec);
+  policy::AlgorithmSpec spec = A2cSpec(options);
+  EXPECT_EQ(A2cSpec(*ParseA2cOptions(spec)), spec);
+  spec.options["entropy_coeff"] = policy::ScheduleValue{0.5, 0.25, 10};
+  const A2cOptions read = *ParseA2cOptions(spec, {.env_steps = 5});
   EXPECT_EQ(read.minibatch_size, 12);
   EXPECT_EQ(read.gamma, 0.5);
-  EXPECT_EQ(read.entropy_coeff.At({5, 0}), 0.375);
+  EXPECT_EQ(read.entropy_coeff, 0.375);
   EXPECT_FALSE(FindAlgorithm("a2c").value()->FormOf(spec).value().value_moments);
 }
 

@@ -58,22 +58,27 @@ int64_t OnPolicyGroup::MinibatchRows(int64_t rows) const {
   return plan_.minibatch_size > 0 ? std::min(plan_.minibatch_size, rows) : rows;
 }
 
-StepSettings OnPolicyGroup::SettingsAt(const ScheduleTime& now, ResidentPolicy* resident) const {
+absl::StatusOr<std::unique_ptr<GroupTrainer>> OnPolicyGroup::Make(Planner planner, bool moves) {
+  TROUPE_ASSIGN_OR_RETURN(OnPolicyPlan plan, planner({}));
+  if (!moves) planner = nullptr;
+  return std::unique_ptr<GroupTrainer>(new OnPolicyGroup(std::move(plan), std::move(planner)));
+}
+
+StepSettings OnPolicyGroup::SettingsOf(ResidentPolicy* resident) const {
   const OnPolicyOptions& options = plan_.options;
   StepSettings settings;
   static_cast<OptimizerOptions&>(settings) = options;
   const double* const rate = resident->Number(kLearningRate);
-  settings.learning_rate = rate != nullptr ? *rate : options.learning_rate.At(now);
-  settings.critic_learning_rate =
-      options.critic_learning_rate.initial > 0 ? options.critic_learning_rate.At(now) : settings.learning_rate;
+  settings.learning_rate = rate != nullptr ? *rate : options.learning_rate;
+  settings.critic_learning_rate = options.critic_learning_rate.value_or(settings.learning_rate);
   settings.value_loss_coeff = options.value_loss_coeff;
   settings.huber_delta = options.huber_delta;
-  settings.entropy_coeff = options.entropy_coeff.At(now);
+  settings.entropy_coeff = options.entropy_coeff;
   settings.frozen = plan_.frozen;
   settings.loss = plan_.loss;
-  if (plan_.loss_at != nullptr) {
+  if (plan_.loss_with != nullptr) {
     const double* const coeff = resident->Number(kKlCoeff);
-    settings.loss = plan_.loss_at(now, coeff != nullptr ? *coeff : plan_.penalty.kl_coeff);
+    settings.loss = plan_.loss_with(coeff != nullptr ? *coeff : plan_.penalty.kl_coeff);
   }
   return settings;
 }
@@ -83,7 +88,7 @@ void OnPolicyGroup::AdaptRate(double kl, ResidentPolicy* resident, StepSettings*
   if (rate == nullptr) return;
   *rate = plan_.rate.Next(*rate, kl);
   settings->learning_rate = *rate;
-  if (plan_.options.critic_learning_rate.initial <= 0) settings->critic_learning_rate = *rate;
+  if (!plan_.options.critic_learning_rate.has_value()) settings->critic_learning_rate = *rate;
 }
 
 absl::StatusOr<OnPolicyGroup::ValueReport> OnPolicyGroup::PrepareTargets(const Work& work) {
@@ -320,7 +325,7 @@ absl::StatusOr<PolicyUpdateReport> OnPolicyGroup::UpdateFrom(const Work& work) {
     return report;
   }
   TROUPE_ASSIGN_OR_RETURN(const ValueReport values, PrepareTargets(work));
-  StepSettings settings = SettingsAt({work.context.env_steps, work.context.iteration}, &resident);
+  StepSettings settings = SettingsOf(&resident);
   TROUPE_ASSIGN_OR_RETURN(const EpochsReport epochs, RunEpochs(work, &settings));
   TROUPE_RETURN_IF_ERROR(resident.backend->End());
   // Only now: the batch's log-probabilities were made with the moments of the snapshot that acted, so the ratios had to
@@ -343,6 +348,9 @@ void OnPolicyGroup::Follow(GroupTrainer& before) {
 
 absl::StatusOr<std::vector<PolicyUpdateReport>> OnPolicyGroup::Update(const GroupUpdate& update) {
   carry_.Rollback();
+  if (planner_ != nullptr) {
+    TROUPE_ASSIGN_OR_RETURN(plan_, planner_({update.context.env_steps, update.context.iteration}));
+  }
   std::vector<PolicyUpdateReport> reports;
   for (const PolicyTrainBatch* batch : update.batches) {
     const MemberAtWork& member = update.MemberOf(*batch);

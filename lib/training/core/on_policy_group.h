@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,17 +16,19 @@
 #include "lib/training/core/on_policy_options.h"
 #include "lib/training/core/policy_store.h"
 #include "lib/training/core/prepared_batch.h"
+#include "lib/training/core/schedule.h"
 
 namespace troupe::training {
 
-/// What one on-policy algorithm is beside OnPolicyOptions: its loss and how often it passes over a batch. Plain value.
+/// What one on-policy algorithm is at a time, beside OnPolicyOptions: its loss and how often it passes over a batch.
+/// Plain value.
 struct OnPolicyPlan {
   OnPolicyOptions options;
   int64_t num_epochs = 1;
   int64_t minibatch_size = 0;  ///< rows of a policy; 0: all that it has in the batch
   RowLossCall loss;
-  /// `loss` with the numbers of its own that move, at a time and with the coefficient of `penalty`; absent: none does.
-  std::function<RowLossCall(const ScheduleTime& now, double kl_coeff)> loss_at = {};
+  /// `loss` with the coefficient of `penalty`; absent: it has none.
+  std::function<RowLossCall(double kl_coeff)> loss_with = {};
 
   /// A metric that is the mean over rows of one of the loss's statistics (RowLoss).
   struct Statistic {
@@ -46,7 +49,11 @@ struct OnPolicyPlan {
 /// moments of returns and observations. An algorithm is a plan of it.
 class OnPolicyGroup final : public GroupTrainer {
  public:
-  explicit OnPolicyGroup(OnPolicyPlan plan) : plan_(std::move(plan)) {}
+  /// The plan at a time.
+  using Planner = std::function<absl::StatusOr<OnPolicyPlan>(const ScheduleTime& now)>;
+
+  /// `moves`: the plan is another one at another time. Errors are `planner`'s at time 0.
+  static absl::StatusOr<std::unique_ptr<GroupTrainer>> Make(Planner planner, bool moves);
 
   int64_t MinibatchRows(int64_t rows) const override;
   /// INVALID_ARGUMENT for a batch that does not fit the policy, before anything has changed. The report of a batch
@@ -79,7 +86,7 @@ class OnPolicyGroup final : public GroupTrainer {
   };
 
   absl::StatusOr<learner::PolicyUpdateReport> UpdateFrom(const Work& work);
-  StepSettings SettingsAt(const ScheduleTime& now, ResidentPolicy* resident) const;
+  StepSettings SettingsOf(ResidentPolicy* resident) const;
   /// The rate of the next epoch, after one with a mean divergence of `kl`.
   void AdaptRate(double kl, ResidentPolicy* resident, StepSettings* settings) const;
   absl::StatusOr<ValueReport> PrepareTargets(const Work& work);
@@ -100,7 +107,10 @@ class OnPolicyGroup final : public GroupTrainer {
   void AddMetrics(const EpochsReport& epochs, const ValueReport& values, const StepSettings& settings, const Work& work,
                   learner::PolicyUpdateReport* report) const;
 
-  const OnPolicyPlan plan_;
+  OnPolicyGroup(OnPolicyPlan plan, Planner planner) : plan_(std::move(plan)), planner_(std::move(planner)) {}
+
+  OnPolicyPlan plan_;
+  const Planner planner_;  ///< absent: plan_ never moves
   CriticCarry carry_;
   int64_t partly_skipped_updates_ = 0;  // of this process, to log them ever more rarely
 };

@@ -6,7 +6,7 @@ namespace troupe::training {
 
 OnPolicyOptions OptionsFor(const policy::PolicySpec& policy, OnPolicyOptions options) {
   if (!policy.shares_encoder()) return options;
-  options.critic_learning_rate = LinearSchedule{0, 0, 0};
+  options.critic_learning_rate.reset();
   options.clip_grad_norm_by = ClipGradNormBy::kPolicy;
   return options;
 }
@@ -34,9 +34,9 @@ void ReadOnPolicyOptions(OptionReader* reader, OnPolicyOptions* options) {
 }
 
 absl::Status CheckOnPolicyOptions(const OnPolicyOptions& options) {
-  TROUPE_RETURN_IF_ERROR(CheckSchedule("lr", options.learning_rate));
-  TROUPE_RETURN_IF_ERROR(CheckSchedule("critic_lr", options.critic_learning_rate));
-  TROUPE_RETURN_IF_ERROR(CheckSchedule("entropy_coeff", options.entropy_coeff));
+  TROUPE_RETURN_IF_ERROR(CheckNotNegative("lr", options.learning_rate));
+  TROUPE_RETURN_IF_ERROR(CheckNotNegative("critic_lr", options.critic_learning_rate.value_or(0)));
+  TROUPE_RETURN_IF_ERROR(CheckNotNegative("entropy_coeff", options.entropy_coeff));
   TROUPE_RETURN_IF_ERROR(CheckOptimizerOptions(options));
   if (options.use_popart && options.use_value_norm) {
     return absl::InvalidArgumentError(
@@ -51,8 +51,8 @@ absl::Status CheckOnPolicyOptions(const OnPolicyOptions& options) {
 
 void WriteOnPolicyOptions(const OnPolicyOptions& options, policy::AlgorithmSpec* spec) {
   auto& to = spec->options;
-  to["lr"] = options.learning_rate.value();
-  if (options.critic_learning_rate.initial != 0) to["critic_lr"] = options.critic_learning_rate.value();
+  to["lr"] = options.learning_rate;
+  if (options.critic_learning_rate.has_value()) to["critic_lr"] = *options.critic_learning_rate;
   WriteOptimizerOptions(options, spec);
   to["gamma"] = options.gamma;
   to["discount_by"] = std::string(WordOf(kDiscountByNames, options.discount_by));
@@ -68,7 +68,7 @@ void WriteOnPolicyOptions(const OnPolicyOptions& options, policy::AlgorithmSpec*
   to["minibatch_by"] = std::string(WordOf(kMinibatchByNames, options.minibatch_by));
   to["value_loss_coeff"] = options.value_loss_coeff;
   to["huber_delta"] = options.huber_delta;
-  to["entropy_coeff"] = options.entropy_coeff.value();
+  to["entropy_coeff"] = options.entropy_coeff;
   to["frozen_parameters"] = options.frozen_parameters;
 }
 

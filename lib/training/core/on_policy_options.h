@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,7 +12,6 @@
 #include "lib/training/core/optimizer_options.h"
 #include "lib/training/core/option_reader.h"
 #include "lib/training/core/row_units.h"
-#include "lib/training/core/schedule.h"
 
 namespace troupe::training {
 
@@ -24,13 +24,14 @@ inline constexpr std::array<std::pair<DiscountBy, const char*>, 2> kDiscountByNa
     {{DiscountBy::kDecision, "decision"}, {DiscountBy::kEnvStep, "env_step"}}};
 
 /// What on-policy actor-critic algorithms have in common (OnPolicyGroup); each has them in its own options, by the
-/// same keys. An algorithm with other defaults sets them before it reads. Which critic input a policy
+/// same keys, with schedules as they are at a time. An algorithm with other defaults sets them before it reads. Which
+/// critic input a policy
 /// has stands in its PolicySpec; what a batch is (its steps, lag, agents) is the run's. Plain value.
 struct OnPolicyOptions : OptimizerOptions {
   OnPolicyOptions() { max_grad_norm = 0.5; }
 
-  LinearSchedule learning_rate{3e-4, 3e-4, 0};   ///< `lr`
-  LinearSchedule critic_learning_rate{0, 0, 0};  ///< `critic_lr`; initial 0: as learning_rate
+  double learning_rate = 3e-4;                      ///< `lr`
+  std::optional<double> critic_learning_rate = {};  ///< `critic_lr`; absent: as learning_rate
   double gamma = 0.99;
   DiscountBy discount_by = DiscountBy::kDecision;
   double gae_lambda = 0.95;
@@ -48,7 +49,7 @@ struct OnPolicyOptions : OptimizerOptions {
   MinibatchBy minibatch_by = MinibatchBy::kRows;
   double value_loss_coeff = 1.0;
   double huber_delta = 0;  ///< > 0: Huber instead of squared error
-  LinearSchedule entropy_coeff{0.01, 0.01, 0};
+  double entropy_coeff = 0.01;
   std::vector<std::string> frozen_parameters = {};  ///< globs over names of the layout (FrozenRanges)
 
   /// Whether the critic predicts returns in the units of their running moments.

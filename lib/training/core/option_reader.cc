@@ -42,10 +42,19 @@ template void OptionReader::ReadAs(std::string_view, std::string_view, double*);
 template void OptionReader::ReadAs(std::string_view, std::string_view, std::string*);
 template void OptionReader::ReadAs(std::string_view, std::string_view, std::vector<std::string>*);
 
-void OptionReader::Read(std::string_view key, LinearSchedule* member) {
-  policy::ScheduleValue value = member->value();
-  ReadAs(key, "a schedule", &value);
-  *member = LinearSchedule(std::move(value));
+void OptionReader::Read(std::string_view key, double* member) {
+  const auto found = spec_.options.find(key);
+  const auto* const schedule =
+      found == spec_.options.end() ? nullptr : std::get_if<policy::ScheduleValue>(&found->second);
+  if (schedule == nullptr) return ReadAs(key, "a number, or a schedule", member);
+  known_.emplace(key);
+  *member = ValueAt(*schedule, now_);
+}
+
+void OptionReader::Read(std::string_view key, std::optional<double>* member) {
+  double value = 0;
+  Read(key, &value);
+  if (Has(key)) *member = value;
 }
 
 absl::Status OptionReader::Finish() const {
@@ -77,29 +86,6 @@ absl::Status CheckNotNegative(std::string_view option, double value) {
 absl::Status CheckPositive(std::string_view option, double value) {
   if (value > 0 && std::isfinite(value)) return absl::OkStatus();
   return OptionError(option, value, "a finite number above 0");
-}
-
-absl::Status CheckSchedule(std::string_view option, const LinearSchedule& schedule) {
-  TROUPE_RETURN_IF_ERROR(CheckNotNegative(option, schedule.initial));
-  if (schedule.env_steps < 0)
-    return OptionError(option, static_cast<double>(schedule.env_steps), "env_steps of at least 0");
-  if (schedule.points.empty()) {
-    return schedule.env_steps == 0 ? absl::OkStatus() : CheckNotNegative(option, schedule.final);
-  }
-  if (schedule.points.size() > policy::ScheduleValue::kMaxPoints) {
-    return OptionError(absl::StrCat(std::string(option), ".points"), static_cast<double>(schedule.points.size()),
-                       absl::StrCat("at most ", policy::ScheduleValue::kMaxPoints));
-  }
-  int64_t before = -1;
-  for (const policy::SchedulePoint& point : schedule.points) {
-    TROUPE_RETURN_IF_ERROR(CheckNotNegative(option, point.value));
-    if (point.at <= before) {
-      return OptionError(absl::StrCat(std::string(option), ".points"), static_cast<double>(point.at),
-                         absl::StrCat("times that ascend, the next one above ", before));
-    }
-    before = point.at;
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace troupe::training

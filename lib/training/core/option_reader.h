@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -22,14 +23,15 @@ namespace troupe::training {
 /// below). Lives for one parse; `spec` outlives it.
 class OptionReader {
  public:
-  explicit OptionReader(const policy::AlgorithmSpec& spec) : spec_(spec) {}
+  /// Numbers that are schedules have their values at `now`.
+  explicit OptionReader(const policy::AlgorithmSpec& spec, const ScheduleTime& now = {}) : spec_(spec), now_(now) {}
 
   void Read(std::string_view key, bool* member) { ReadAs(key, "a bool", member); }
   void Read(std::string_view key, int64_t* member) { ReadAs(key, "an integer", member); }
-  void Read(std::string_view key, double* member) { ReadAs(key, "a number", member); }
+  void Read(std::string_view key, double* member);
   void Read(std::string_view key, std::string* member) { ReadAs(key, "a text", member); }
   void Read(std::string_view key, std::vector<std::string>* member) { ReadAs(key, "a list", member); }
-  void Read(std::string_view key, LinearSchedule* member);
+  void Read(std::string_view key, std::optional<double>* member);
   /// A text that is one of `words`, pairs of value and word.
   template <typename Words, typename Member>
   void ReadWord(std::string_view key, const Words& words, Member* member) {
@@ -60,6 +62,7 @@ class OptionReader {
   void Complain(std::string_view key, std::string_view got, std::string_view expected);
 
   const policy::AlgorithmSpec& spec_;
+  const ScheduleTime now_;
   std::set<std::string, std::less<>> known_;
   absl::Status status_;
 };
@@ -79,7 +82,5 @@ absl::Status OptionError(std::string_view option, double got, std::string_view e
 absl::Status CheckUnitInterval(std::string_view option, double value);
 absl::Status CheckNotNegative(std::string_view option, double value);
 absl::Status CheckPositive(std::string_view option, double value);
-/// Values at least 0, at most ScheduleValue::kMaxPoints points, whose times are at least 0 and ascend.
-absl::Status CheckSchedule(std::string_view option, const LinearSchedule& schedule);
 
 }  // namespace troupe::training

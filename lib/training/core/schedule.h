@@ -2,10 +2,16 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "lib/policy/algorithm_spec.h"
+#include "lib/training/core/state_form.h"
 
+/// Schedules of an AlgorithmSpec. An algorithm knows none: it parses its options at a time, at which every schedule is
+/// a number (OptionReader).
 namespace troupe::training {
 
 /// Where a run stands.
@@ -14,31 +20,17 @@ struct ScheduleTime {
   int64_t updates = 0;
 };
 
-/// A policy::ScheduleValue that is asked for its value. A number is a constant one.
-struct LinearSchedule : policy::ScheduleValue {
-  LinearSchedule(double constant = 0) : LinearSchedule(constant, constant, 0) {}  // NOLINT(google-explicit-constructor)
-  LinearSchedule(double initial, double final, int64_t env_steps) : ScheduleValue{initial, final, env_steps} {}
-  explicit LinearSchedule(policy::ScheduleValue value) : ScheduleValue(std::move(value)) {}
+/// What a schedule says at that time.
+double ValueAt(const policy::ScheduleValue& schedule, const ScheduleTime& time);
 
-  const policy::ScheduleValue& value() const { return *this; }
-  bool is_constant() const { return points.empty() ? env_steps <= 0 : points.size() == 1; }
+/// Whether any option of the spec is another number at another time.
+bool Moves(const policy::AlgorithmSpec& spec);
 
-  double At(const ScheduleTime& time) const {
-    if (!points.empty()) return BetweenPoints(by == policy::ScheduleUnit::kUpdates ? time.updates : time.env_steps);
-    if (env_steps <= 0) return initial;
-    if (time.env_steps >= env_steps) return final;
-    return initial + (final - initial) * (static_cast<double>(time.env_steps) / static_cast<double>(env_steps));
-  }
-
- private:
-  double BetweenPoints(int64_t now) const {
-    const auto next = std::find_if(points.begin(), points.end(), [now](const auto& point) { return point.at > now; });
-    if (next == points.begin()) return points.front().value;
-    if (next == points.end()) return points.back().value;
-    const policy::SchedulePoint& before = *(next - 1);
-    return before.value + (next->value - before.value) *
-                              (static_cast<double>(now - before.at) / static_cast<double>(next->at - before.at));
-  }
-};
+/// The form that `form_at` gives of the spec's state at every time at which one of its schedules turns, of which the
+/// first is 0. Between two of them all numbers are between theirs. INVALID_ARGUMENT for a schedule that is none
+/// (at most ScheduleValue::kMaxPoints points, whose times are at least 0 and ascend), what `form_at` says at any of the
+/// times, and where two forms differ.
+absl::StatusOr<StateForm> FormAtAllTimes(
+    const policy::AlgorithmSpec& spec, absl::FunctionRef<absl::StatusOr<StateForm>(const ScheduleTime& time)> form_at);
 
 }  // namespace troupe::training

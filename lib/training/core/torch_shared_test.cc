@@ -232,7 +232,7 @@ TEST_P(TorchSharedUpdateTest, TheCriticsRateHasNoEffect) {
   std::vector<std::vector<float>> parameters;
   for (const double rate : {0.0, 0.5}) {
     PpoOptions options = SmallUpdateOptions();
-    options.critic_learning_rate = {rate, rate, 0};
+    options.critic_learning_rate = rate;
     options.clip_grad_norm_by = rate > 0 ? ClipGradNormBy::kNetwork : ClipGradNormBy::kPolicy;
     const auto trainer = MakeHostOf(spec, options, 1);
     ASSERT_TRUE(trainer->Update(batch.batch, SmallUpdateContext(0)).ok());
@@ -248,7 +248,7 @@ TEST_P(TorchSharedUpdateTest, PopArtLeavesWhatIsShared) {
   PpoOptions options = SmallUpdateOptions();
   options.use_value_norm = false;
   options.use_popart = true;
-  options.learning_rate = {1e-12, 1e-12, 0};
+  options.learning_rate = 1e-12;
   const auto trainer = MakeHostOf(spec, options, 2);
   RandomBatch batch(spec, kSmallUpdateSegments, 1);
   for (float& reward : batch.rewards) reward += 100;

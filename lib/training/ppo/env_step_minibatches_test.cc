@@ -180,7 +180,7 @@ TEST_F(EnvStepMinibatchesTest, AnEpochIsAsManyMinibatchesOfWholeEnvSteps) {
 TEST_F(EnvStepMinibatchesTest, OverAnEpochTheGradientIsThatOfRows) {
   for (const bool popart : {false, true}) {
     PpoOptions options = SmallUpdateOptions();
-    options.learning_rate = {0, 0, 0};
+    options.learning_rate = 0;
     options.num_epochs = 1;
     options.max_grad_norm = 0;
     options.minibatch_size = 13;
@@ -247,7 +247,7 @@ TEST_P(WholeBatchTest, AnUpdateIsThatOfRows) {
   PpoOptions options = one.options;
   options.minibatch_size = 1 << 20;
   options.num_epochs = 3;
-  options.learning_rate = {1e-3, 1e-3, 0};
+  options.learning_rate = 1e-3;
   const TeamBatch batch(one.spec, one.envs, one.agents, one.env_steps, 1, one.leaves_earlier, one.inactive_rows);
   const Trained by_rows = Train(one.spec, By(MinibatchBy::kRows, options), batch.batch, std::get<2>(GetParam()), unit);
   const Trained by_steps =

@@ -147,7 +147,7 @@ TEST(MappoOptionsTest, OneOfTheTwoNormalizersOfValues) {
 TEST_F(MappoTricksTest, PopArtChangesNoValueWhileNothingIsLearnt) {
   for (const bool popart : {true, false}) {
     PpoOptions options = popart ? PopArt() : SmallUpdateOptions();
-    options.learning_rate = {0, 0, 0};
+    options.learning_rate = 0;
     JointBatch batch(1);
     for (float& reward : batch.rewards) reward = 50 + 20 * reward;
     const auto trainer = MakeTrainer({JointSpec()}, options);

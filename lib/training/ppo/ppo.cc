@@ -3,6 +3,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/training/core/frozen_parameters.h"
 #include "lib/training/core/on_policy_group.h"
+#include "lib/training/core/schedule.h"
 #include "lib/training/core/state_blocks.h"
 #include "lib/training/ppo/ppo_row_loss.h"
 
@@ -34,9 +35,9 @@ constexpr RowColumn kPpoCriticColumns[] = {RowColumn::kValueTarget, RowColumn::k
 constexpr RowLoss kPpoRowLoss = {"ppo", kPpoActorColumns, kPpoCriticColumns, &PpoKernelsFor};
 constexpr RowLoss kPpoKlRowLoss = {"ppo", kPpoActorColumns, kPpoCriticColumns, &PpoKlKernelsFor};
 
-RowLossCall LossCall(const PpoOptions& options, const ScheduleTime& now, double kl_coeff) {
+RowLossCall LossCall(const PpoOptions& options, double kl_coeff) {
   RowLossCall call{.loss = options.penalty.use_kl_loss ? &kPpoKlRowLoss : &kPpoRowLoss};
-  const double clip = options.clip_param.At(now);
+  const double clip = options.clip_param;
   call.numbers[fused::kPpoClipParam] = clip;
   call.numbers[fused::kPpoClipLow] = 1.0 - clip;
   call.numbers[fused::kPpoClipHigh] = 1.0 + clip;
@@ -50,18 +51,28 @@ class Ppo final : public Algorithm {
   std::string_view name() const override { return "ppo"; }
 
   absl::StatusOr<StateForm> FormOf(const policy::AlgorithmSpec& spec) const override {
-    TROUPE_ASSIGN_OR_RETURN(const PpoOptions options, ParsePpoOptions(spec));
-    StateForm form{.value_moments = options.normalizes_values(), .optimizer = OptimizerNumber(options.optimizer)};
-    if (options.rate.is_on()) form.numbers.push_back({kLearningRate, options.learning_rate.initial});
-    if (options.penalty.adapts()) form.numbers.push_back({kKlCoeff, options.penalty.kl_coeff});
-    return form;
+    return FormAtAllTimes(spec, [&spec](const ScheduleTime& now) -> absl::StatusOr<StateForm> {
+      TROUPE_ASSIGN_OR_RETURN(const PpoOptions options, ParsePpoOptions(spec, now));
+      StateForm form{.value_moments = options.normalizes_values(), .optimizer = OptimizerNumber(options.optimizer)};
+      if (options.rate.is_on()) form.numbers.push_back({kLearningRate, options.learning_rate});
+      if (options.penalty.adapts()) form.numbers.push_back({kKlCoeff, options.penalty.kl_coeff});
+      return form;
+    });
   }
 
   absl::StatusOr<std::unique_ptr<GroupTrainer>> MakeGroup(absl::Span<const GroupMember> members,
                                                           uint64_t /*seed*/) const override {
-    TROUPE_ASSIGN_OR_RETURN(const PpoOptions options, ParsePpoOptions(*members.front().algorithm));
+    const policy::AlgorithmSpec& spec = *members.front().algorithm;
+    return OnPolicyGroup::Make(
+        [policy = *members.front().spec, spec](const ScheduleTime& now) { return PlanAt(policy, spec, now); },
+        Moves(spec));
+  }
+
+ private:
+  static absl::StatusOr<OnPolicyPlan> PlanAt(const policy::PolicySpec& policy, const policy::AlgorithmSpec& spec,
+                                             const ScheduleTime& now) {
+    TROUPE_ASSIGN_OR_RETURN(const PpoOptions options, ParsePpoOptions(spec, now));
     OnPolicyPlan plan;
-    const policy::PolicySpec& policy = *members.front().spec;
     plan.options = OptionsFor(policy, options);
     TROUPE_ASSIGN_OR_RETURN(plan.frozen, FrozenRanges(policy, options.frozen_parameters));
     TROUPE_ASSIGN_OR_RETURN(plan.values_are_frozen, ValuesAreFrozen(policy, plan.frozen, options.use_popart));
@@ -72,10 +83,10 @@ class Ppo final : public Algorithm {
     plan.stop_above = options.target_kl;
     plan.rate = options.rate;
     plan.penalty = options.penalty;
-    if (options.penalty.use_kl_loss || !options.clip_param.is_constant()) {
-      plan.loss_at = [options](const ScheduleTime& now, double kl_coeff) { return LossCall(options, now, kl_coeff); };
+    if (options.penalty.use_kl_loss) {
+      plan.loss_with = [options](double kl_coeff) { return LossCall(options, kl_coeff); };
     }
-    return std::make_unique<OnPolicyGroup>(std::move(plan));
+    return plan;
   }
 };
 
@@ -86,6 +97,6 @@ const Algorithm& PpoAlgorithm() {
   return ppo;
 }
 
-RowLossCall PpoLossCall(const PpoOptions& options) { return LossCall(options, {}, options.penalty.kl_coeff); }
+RowLossCall PpoLossCall(const PpoOptions& options) { return LossCall(options, options.penalty.kl_coeff); }
 
 }  // namespace troupe::training

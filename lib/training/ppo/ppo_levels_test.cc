@@ -83,10 +83,9 @@ class PpoLevelsTest : public testing::TestWithParam<std::tuple<VectorUnit, int>>
       const int32_t chosen = prepared_.actions[row].i32;
       const double ratio = std::exp(log_p[chosen] - prepared_.old_logp[row]);
       const double advantage = prepared_.advantages[row];
-      const double bounded =
-          std::clamp(ratio, 1 - options.clip_param.initial, 1 + options.clip_param.initial) * advantage;
+      const double bounded = std::clamp(ratio, 1 - options.clip_param, 1 + options.clip_param) * advantage;
       const double by_logp = bounded < ratio * advantage ? 0 : -ratio * advantage / n;
-      const double coefficient = options.entropy_coeff.initial / n;
+      const double coefficient = options.entropy_coeff / n;
       for (int64_t k = 0; k < kActions; ++k) {
         const double p = std::exp(log_p[k]);
         result.push_back(
@@ -124,7 +123,7 @@ TEST_P(PpoLevelsTest, BackwardOfDerivativesByOutputsIsTheGradientOfTheLossOfRows
   PpoOptions options;
   options.use_value_clip = true;
   options.value_loss_coeff = 0.7;
-  options.entropy_coeff = {0.05, 0.05, 0};
+  options.entropy_coeff = 0.05;
   std::vector<float> gradients(static_cast<size_t>(parameters_.size()), 0.0f);
   const std::vector<float> by_logits = ByLogits(Outputs(Call("actor")), options);
   const std::vector<float> by_values = ByValues(Outputs(Call("critic")), options);
@@ -133,7 +132,7 @@ TEST_P(PpoLevelsTest, BackwardOfDerivativesByOutputsIsTheGradientOfTheLossOfRows
 
   StepSettings settings;
   settings.value_loss_coeff = options.value_loss_coeff;
-  settings.entropy_coeff = options.entropy_coeff.initial;
+  settings.entropy_coeff = options.entropy_coeff;
   settings.loss = PpoLossCall(options);
   ASSERT_TRUE(backend_->Begin(prepared_, &parameters_, NetworkBackend::kWholeTeam).ok());
   ASSERT_TRUE(backend_->BeginEpoch(rows_).ok());

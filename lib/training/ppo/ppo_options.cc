@@ -1,20 +1,12 @@
 #include "lib/training/ppo/ppo_options.h"
 
+#include <variant>
+
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 
 namespace troupe::training {
 namespace {
-
-absl::Status CheckClip(const LinearSchedule& clip) {
-  TROUPE_RETURN_IF_ERROR(CheckSchedule("clip_param", clip));
-  TROUPE_RETURN_IF_ERROR(CheckPositive("clip_param", clip.initial));
-  if (clip.env_steps > 0) TROUPE_RETURN_IF_ERROR(CheckPositive("clip_param", clip.final));
-  for (const policy::SchedulePoint& point : clip.points) {
-    TROUPE_RETURN_IF_ERROR(CheckPositive("clip_param", point.value));
-  }
-  return absl::OkStatus();
-}
 
 absl::Status CheckRate(const PpoOptions& options) {
   const KlAdaptiveRate& rate = options.rate;
@@ -24,12 +16,9 @@ absl::Status CheckRate(const PpoOptions& options) {
   if (!(rate.lr_kl_factor >= 1)) return OptionError("lr_kl_factor", rate.lr_kl_factor, "a number of at least 1");
   if (!(rate.lr_kl_step >= 1)) return OptionError("lr_kl_step", rate.lr_kl_step, "a number of at least 1");
   if (!rate.is_on()) return absl::OkStatus();
-  if (!options.learning_rate.is_constant()) {
-    return OptionError("lr_kl_target", rate.lr_kl_target, "0 where lr is a schedule: it sets the rate");
-  }
   if (rate.min_lr > rate.max_lr)
     return OptionError("min_lr", rate.min_lr, absl::StrCat("at most max_lr, ", rate.max_lr));
-  const double first = options.learning_rate.initial;
+  const double first = options.learning_rate;
   if (first >= rate.min_lr && first <= rate.max_lr) return absl::OkStatus();
   return OptionError("lr", first,
                      absl::StrCat("min_lr to max_lr, ", rate.min_lr, " to ", rate.max_lr, ", with lr_kl_target"));
@@ -39,7 +28,7 @@ absl::Status CheckRate(const PpoOptions& options) {
 
 absl::Status ValidatePpoOptions(const PpoOptions& options) {
   TROUPE_RETURN_IF_ERROR(CheckOnPolicyOptions(options));
-  TROUPE_RETURN_IF_ERROR(CheckClip(options.clip_param));
+  TROUPE_RETURN_IF_ERROR(CheckPositive("clip_param", options.clip_param));
   TROUPE_RETURN_IF_ERROR(CheckRate(options));
   TROUPE_RETURN_IF_ERROR(CheckNotNegative("kl_coeff", options.penalty.kl_coeff));
   TROUPE_RETURN_IF_ERROR(CheckNotNegative("kl_target", options.penalty.kl_target));
@@ -52,9 +41,9 @@ absl::Status ValidatePpoOptions(const PpoOptions& options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<PpoOptions> ParsePpoOptions(const policy::AlgorithmSpec& spec) {
+absl::StatusOr<PpoOptions> ParsePpoOptions(const policy::AlgorithmSpec& spec, const ScheduleTime& now) {
   PpoOptions options;
-  OptionReader reader(spec);
+  OptionReader reader(spec, now);
   ReadOnPolicyOptions(&reader, &options);
   reader.Read("clip_param", &options.clip_param);
   reader.Read("use_value_clip", &options.use_value_clip);
@@ -71,6 +60,11 @@ absl::StatusOr<PpoOptions> ParsePpoOptions(const policy::AlgorithmSpec& spec) {
   reader.Read("num_epochs", &options.num_epochs);
   reader.Require("minibatch_size", &options.minibatch_size);
   TROUPE_RETURN_IF_ERROR(reader.Finish());
+  const auto lr = spec.options.find("lr");
+  const bool is_schedule = lr != spec.options.end() && std::holds_alternative<policy::ScheduleValue>(lr->second);
+  if (options.rate.is_on() && is_schedule) {
+    return OptionError("lr_kl_target", options.rate.lr_kl_target, "0 where lr is a schedule: it sets the rate");
+  }
   TROUPE_RETURN_IF_ERROR(ValidatePpoOptions(options));
   return options;
 }
@@ -78,7 +72,7 @@ absl::StatusOr<PpoOptions> ParsePpoOptions(const policy::AlgorithmSpec& spec) {
 policy::AlgorithmSpec PpoSpec(const PpoOptions& options) {
   policy::AlgorithmSpec spec{.name = "ppo"};
   WriteOnPolicyOptions(options, &spec);
-  spec.options["clip_param"] = options.clip_param.value();
+  spec.options["clip_param"] = options.clip_param;
   spec.options["use_value_clip"] = options.use_value_clip;
   spec.options["value_clip_param"] = options.value_clip_param;
   spec.options["target_kl"] = options.target_kl;

@@ -85,7 +85,7 @@ TEST_F(PpoOptionsAtWorkTest, AnAdaptiveRateIsInTheStateAndGoesOnFromThere) {
 
 TEST_F(PpoOptionsAtWorkTest, AnAdaptiveRateGoesByTheLastEpochAlone) {
   PpoOptions options = SmallUpdateOptions();
-  options.learning_rate = {5e-3, 5e-3, 0};
+  options.learning_rate = 5e-3;
   options.rate = {.lr_kl_target = 1, .lr_kl_factor = 1, .lr_kl_step = 1};  // stays
   double kl[2];
   for (const int epochs : {1, 2}) {
@@ -270,11 +270,6 @@ TEST(PpoOptionsTest, RefusesRatesAndPenaltiesThatCannotWork) {
             "algorithm.lr_kl_target is -1; expected a finite number of at least 0");
   EXPECT_EQ(message([](auto* o) {
               o->rate.lr_kl_target = 0.01;
-              o->learning_rate = {1e-3, 1e-4, 10};
-            }),
-            "algorithm.lr_kl_target is 0.01; expected 0 where lr is a schedule: it sets the rate");
-  EXPECT_EQ(message([](auto* o) {
-              o->rate.lr_kl_target = 0.01;
               o->learning_rate = 0.1;
             }),
             "algorithm.lr is 0.1; expected min_lr to max_lr, 1e-06 to 0.01, with lr_kl_target");
@@ -291,10 +286,28 @@ TEST(PpoOptionsTest, RefusesRatesAndPenaltiesThatCannotWork) {
             "algorithm.kl_coeff is -1; expected a finite number of at least 0");
   EXPECT_EQ(message([](auto* o) { o->penalty = {.use_kl_loss = true, .kl_coeff = 0, .kl_target = 0.01}; }),
             "algorithm.kl_coeff is 0; expected a finite number above 0");
-  EXPECT_EQ(message([](auto* o) {
-              o->clip_param = {0.2, 0, 10};
-            }),
+  EXPECT_EQ(message([](auto* o) { o->clip_param = 0; }), "algorithm.clip_param is 0; expected a finite number above 0");
+}
+
+TEST(SchedulesTest, AreCheckedAtEveryTurn) {
+  const auto message = [](std::map<std::string, policy::OptionValue> schedules) {
+    policy::AlgorithmSpec spec = PpoSpec(PpoOptions());
+    for (auto& [key, value] : schedules) spec.options[key] = std::move(value);
+    return std::string(CheckAlgorithm(spec).message());
+  };
+  using policy::ScheduleUnit;
+  using policy::ScheduleValue;
+  EXPECT_EQ(message({{"clip_param", ScheduleValue{0.2, 0.1, 10}}, {"gamma", ScheduleValue{0.9, 0.99, 10}}}), "");
+  EXPECT_EQ(message({{"clip_param", ScheduleValue{0.2, 0, 10}}}),
             "algorithm.clip_param is 0; expected a finite number above 0");
+  EXPECT_EQ(message({{"gae_lambda", ScheduleValue::OfPoints({{0, 1}, {5, 1.5}, {9, 1}}, ScheduleUnit::kUpdates)}}),
+            "algorithm.gae_lambda is 1.5; expected a number in [0, 1]");
+  EXPECT_EQ(message({{"lr", ScheduleValue{1, 0, -1}}}), "algorithm.lr is -1; expected env_steps of at least 0");
+  EXPECT_EQ(message({{"lr", ScheduleValue{1e-3, 1e-4, 10}}, {"lr_kl_target", 0.01}}),
+            "algorithm.lr_kl_target is 0.01; expected 0 where lr is a schedule: it sets the rate");
+  EXPECT_EQ(message({{"lr_kl_target", ScheduleValue{0, 0.01, 10}}}),
+            "schedules of algorithm.*: the policy's state would change its form from \" value_moments\" to "
+            "\" value_moments learning_rate\"; expected numbers that switch nothing on or off");
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ class PpoTrainerEvictionTest : public testing::Test {
 
   std::unique_ptr<TrainerHost> Make(const PolicyStoreOptions& store, bool has_fallback = false) {
     PpoOptions options;
-    options.learning_rate = {1e-3, 1e-3, 0};
+    options.learning_rate = 1e-3;
     options.num_epochs = 2;
     options.minibatch_size = 16;
     PolicyStore::Deps deps;

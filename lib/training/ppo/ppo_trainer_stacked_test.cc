@@ -31,7 +31,7 @@ learner::UpdateContext Context(int64_t iteration) {
 
 PpoOptions Options() {
   PpoOptions options;
-  options.learning_rate = {1e-3, 1e-3, 0};
+  options.learning_rate = 1e-3;
   options.num_epochs = 2;
   options.minibatch_size = 16;
   return options;
@@ -160,7 +160,7 @@ TEST_P(StackedTest, TargetKlStopsOnlyWhoPassesIt) {
   for (int p = 0; p < 8; ++p) {
     PpoOptions options = Options();
     options.num_epochs = 5;
-    options.learning_rate = {1e-2, 1e-2, 0};
+    options.learning_rate = 1e-2;
     if (p == 3) options.target_kl = 1e-9;
     population.Add(Spec(p), options, {20, 20}, static_cast<uint64_t>(p) + 1);
   }

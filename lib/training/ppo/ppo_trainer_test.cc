@@ -37,7 +37,7 @@ policy::PolicySpec Spec() {
 PpoOptions Options() {
   PpoOptions options;
   options.use_value_clip = true;
-  options.learning_rate = {1e-3, 1e-3, 0};
+  options.learning_rate = 1e-3;
   options.num_epochs = 3;
   options.minibatch_size = 16;
   return options;
@@ -229,16 +229,26 @@ TEST_P(PpoTrainerTest, TargetKlStopsFurtherEpochs) {
 
 TEST_P(PpoTrainerTest, SchedulesFollowTrainedEnvSteps) {
   RandomBatch batch(Spec(), kSegments, 1);
-  PpoOptions options = Options();
-  options.learning_rate = {1e-2, 0, 1000};
-  options.critic_learning_rate = {4e-3, 2e-3, 1000};
-  options.entropy_coeff = {0.1, 0.0, 1000};
-  const auto trainer = Make({Spec()}, options);
+  policy::AlgorithmSpec algorithm = PpoSpec(Options());
+  algorithm.options["lr"] = policy::ScheduleValue{1e-2, 0, 1000};
+  algorithm.options["critic_lr"] = policy::ScheduleValue{4e-3, 2e-3, 1000};
+  algorithm.options["entropy_coeff"] = policy::ScheduleValue{0.1, 0.0, 1000};
+  algorithm.options["value_loss_coeff"] = policy::ScheduleValue{1, 2, 1000};
+  const auto trainer = Make({Spec()}, Options());
+  ASSERT_EQ(trainer->SetAlgorithm(kSlot, algorithm), absl::OkStatus());
   std::map<std::string, double> metrics = Metrics(Update(trainer.get(), batch.batch, Context(0, 250)));
   EXPECT_DOUBLE_EQ(metrics["Policy/Learning rate"], 7.5e-3);
   EXPECT_DOUBLE_EQ(metrics["Policy/Critic learning rate"], 3.5e-3);
   EXPECT_NEAR(metrics["Loss/Entropy loss"], -0.075 * metrics["Policy/Entropy"], 1e-12);
   const policy::PolicyState before = *trainer->ExportState(kSlot);
+  PpoOptions then = Options();
+  then.learning_rate = 7.5e-3;
+  then.critic_learning_rate = 3.5e-3;
+  then.entropy_coeff = 0.075;
+  then.value_loss_coeff = 1.25;
+  const auto constant = Make({Spec()}, then);
+  Update(constant.get(), batch.batch, Context(0, 250));
+  policy::ExpectSameBits(*constant->ExportState(kSlot), before);
   metrics = Metrics(Update(trainer.get(), batch.batch, Context(1, 5000)));
   EXPECT_EQ(metrics["Policy/Learning rate"], 0);
   const policy::PolicyState after = *trainer->ExportState(kSlot);
@@ -392,8 +402,8 @@ TEST_P(PpoTrainerTest, EveryPolicyTrainsWithItsOwnOptions) {
   both.policies.push_back(batch.rows());
   both.policies[1].policy = policy::PolicySlot(1);
   PpoOptions other;
-  other.learning_rate = {1e-3, 5e-4, 1000};
-  other.critic_learning_rate = {2e-3, 2e-3, 0};
+  other.learning_rate = 7.5e-4;
+  other.critic_learning_rate = 2e-3;
   other.gamma = 0.9;
   other.use_value_norm = false;
   other.clip_param = 0.1;
@@ -504,7 +514,7 @@ TEST_P(PpoTrainerTest, LearnsWhichArmPays) {
   policy::PolicySpec spec = policy::SmallSpecForTesting();
   spec.action_space = *space::Space::Discrete(4);
   PpoOptions options = Options();
-  options.learning_rate = {1e-2, 1e-2, 0};
+  options.learning_rate = 1e-2;
   const std::vector<int64_t> pulls(200, 1);
   const auto trainer = Make({spec}, options);
   double entropy = 0;
@@ -546,7 +556,7 @@ TEST(PpoOptionsTest, RefusesWhatCannotWork) {
   EXPECT_NE(message([](PpoOptions* o) { o->clip_param = 0; }).find("clip_param"), std::string::npos);
   EXPECT_NE(message([](PpoOptions* o) { o->num_epochs = 0; }).find("num_epochs"), std::string::npos);
   EXPECT_NE(message([](PpoOptions* o) { o->minibatch_size = 0; }).find("minibatch_size"), std::string::npos);
-  EXPECT_NE(message([](PpoOptions* o) { o->learning_rate = {-1, 0, 0}; }).find("lr"), std::string::npos);
+  EXPECT_NE(message([](PpoOptions* o) { o->learning_rate = -1; }).find("lr"), std::string::npos);
   EXPECT_NE(message([](PpoOptions* o) { o->adam_epsilon = std::nan(""); }).find("adam_epsilon"), std::string::npos);
   EXPECT_NE(message([](PpoOptions* o) { o->target_kl = -1; }).find("target_kl"), std::string::npos);
 }

@@ -13,7 +13,7 @@ inline const std::vector<int64_t> kSmallUpdateSegments = {7, 9, 5, 12, 4, 8, 10}
 
 inline PpoOptions SmallUpdateOptions() {
   PpoOptions options;
-  options.learning_rate = {1e-3, 1e-3, 0};
+  options.learning_rate = 1e-3;
   options.num_epochs = 3;
   options.minibatch_size = 16;
   options.use_value_clip = true;
