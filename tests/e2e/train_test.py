@@ -73,7 +73,8 @@ class TrainTest(harness.RunningTestCase):
         env_steps, seconds, rate = (float(word) for word in said.groups())
         self.assertEqual(env_steps, ended_at + 2000)
         self.assertGreaterEqual(rate + 1, env_steps / (seconds + 0.05), said[0])
-        self.assertLessEqual(rate - 1, env_steps / (seconds - 0.05), said[0])
+        if seconds > 0.05:  # else it was too fast for a tenth of a second
+            self.assertLessEqual(rate - 1, env_steps / (seconds - 0.05), said[0])
 
     def test_a_killed_learner_ends_the_run_and_resume_goes_on(self):
         process = self.start_run()
