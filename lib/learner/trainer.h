@@ -49,7 +49,7 @@ struct NewAlgorithm {
   policy::AlgorithmSpec algorithm;
 };
 
-/// What comes with a table that follows from the one before by changes: one of the two, or nothing.
+/// Comes with a table that follows from the one before by changes: one of the two, or nothing.
 struct TableChange {
   std::vector<NewPolicy> added = {};                     ///< exactly the policies that it brings
   std::optional<NewAlgorithm> algorithm = std::nullopt;  ///< of a policy that was there

@@ -41,7 +41,7 @@ struct SetTrainable {
   std::vector<PolicyId> ids;
 };
 
-/// What a policy trains with from the next update on.
+/// Options that a policy trains with from the next update on.
 struct SetPolicy {
   PolicyId id;
   std::vector<std::string> settings;  ///< see PolicyEntry

@@ -24,7 +24,7 @@ struct PolicyEntry {
   int64_t since = 0;      ///< revision of the table that brought it
   int64_t removed = 0;    ///< revision that removed it; 0: it stays. No episode that begins from then on plays it.
   bool replaced = false;  ///< removed for another of its id: rows made with it are STALE
-  /// What it trains with instead of what the configuration says: "algorithm.KEY=VALUE" with the value in YAML, each key
+  /// Options that it trains with instead of the configuration's: "algorithm.KEY=VALUE" with the value in YAML, each key
   /// once. Workers are not told.
   std::vector<std::string> settings;
 
@@ -46,7 +46,7 @@ class PolicyTable {
   /// Of a table that somebody else wrote; environments have no more, and no longer ids.
   static constexpr size_t kMaxAgents = 1024;
   static constexpr size_t kMaxTableAgentIdBytes = 384;
-  /// Of one policy.
+  /// Bounds of one policy's.
   static constexpr size_t kMaxSettings = 64;
   static constexpr size_t kMaxSettingBytes = 1024;
   using Ptr = std::shared_ptr<const PolicyTable>;

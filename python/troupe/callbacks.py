@@ -242,8 +242,8 @@ class Callback:
     def on_run_end(self, ctx: RunContext) -> None:
         """Last of all, once the last checkpoint is written and before summary.json is; decisions are refused."""
 
-    # Of episodes in training and of the evaluations of the configuration, in the processes of the environments and by objects of their own there,
-    # which only track.
+    # Episodes of training and of the configuration's evaluations: called in the processes of the environments, by objects of their own there, which
+    # only track.
 
     def on_episode_start(self, ctx: EpisodeContext) -> None:
         """Before the first step, when it is known who plays. Of environments in Python."""

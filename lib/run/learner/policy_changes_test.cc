@@ -168,7 +168,7 @@ TEST_F(PolicyChangesTest, SettingsGoToTheTrainerAndToPoliciesThatAreLikeIt) {
   EXPECT_EQ(set->change.algorithm->slot, PolicySlot(0));
   EXPECT_EQ(std::get<double>(set->change.algorithm->algorithm.options.at("lr")), 0.5);
   table_ = set->table;
-  // What was set before holds on.
+  // Earlier settings hold on.
   const auto more = Try(policy::SetPolicy{PolicyId("main"), {"algorithm.gamma=0.5"}});
   EXPECT_EQ(std::get<double>(more->change.algorithm->algorithm.options.at("lr")), 0.5);
   Do(AddPolicy{.id = PolicyId("copy"), .copy_of = PolicyId("main")});

@@ -20,8 +20,8 @@
 
 namespace troupe::training {
 
-/// What one on-policy algorithm is at a time, beside OnPolicyOptions: its loss and how often it passes over a batch.
-/// Plain value.
+/// One on-policy algorithm at a time, beside OnPolicyOptions: its loss and how often it passes over a batch. Plain
+/// value.
 struct OnPolicyPlan {
   OnPolicyOptions options;
   int64_t num_epochs = 1;

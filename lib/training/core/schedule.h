@@ -20,10 +20,10 @@ struct ScheduleTime {
   int64_t updates = 0;
 };
 
-/// What a schedule says at that time.
+/// The value of a schedule at that time.
 double ValueAt(const policy::ScheduleValue& schedule, const ScheduleTime& time);
 
-/// Whether any option of the spec is another number at another time.
+/// True if any option of the spec is another number at another time.
 bool Moves(const policy::AlgorithmSpec& spec);
 
 /// The form that `form_at` gives of the spec's state at every time at which one of its schedules turns, of which the
