@@ -372,4 +372,4 @@ class GuestsTest(unittest.TestCase):
 if __name__ == "__main__":
     PROGRAM, SOURCE = map(os.path.abspath, sys.argv[1:3])
     del sys.argv[1:3]
-    unittest.main()
+    unittest.main(verbosity=2)  # what skips says why
