@@ -12,6 +12,19 @@
 #include "lib/run/watched_evaluation.h"
 
 namespace troupe::run {
+namespace {
+
+/// In the order in which UsePolicies has them.
+std::vector<policy::PolicySlot> ActiveSlots(const policy::PolicyTable& table) {
+  std::vector<policy::PolicySlot> slots;
+  for (const policy::PolicySlot slot : table.entries().ids()) {
+    const policy::PolicyEntry* const entry = table.Find(slot);
+    if (entry != nullptr && entry->active()) slots.push_back(slot);
+  }
+  return slots;
+}
+
+}  // namespace
 
 absl::Status RunEvaluator::Prepare() {
   policy::PolicyTablePtr now = deps_.learner->Policies();
@@ -24,11 +37,7 @@ absl::Status RunEvaluator::Prepare() {
   TROUPE_ASSIGN_OR_RETURN(const rollout::RolloutConfig config,
                           MakeRolloutConfig(played, *deps_.registry, deps_.callbacks));
   TROUPE_ASSIGN_OR_RETURN(pool_, EvaluationPool::Create(config, deps_.run->evaluation.num_workers));
-  slots_.clear();
-  for (const policy::PolicySlot slot : now->entries().ids()) {
-    const policy::PolicyEntry* const entry = now->Find(slot);
-    if (entry != nullptr && entry->active()) slots_.push_back(slot);
-  }
+  slots_ = ActiveSlots(*now);
   listener_ = config.listener;
   said_ = {};
   evaluated_ = std::move(now);
@@ -36,13 +45,9 @@ absl::Status RunEvaluator::Prepare() {
 }
 
 absl::StatusOr<std::vector<policy::WeightSnapshotPtr>> RunEvaluator::Weights() const {
-  const policy::PolicyTablePtr now = deps_.learner->Policies();
-  std::vector<policy::WeightSnapshotPtr> weights;  // of the active ones, as UsePolicies has them
-  for (const policy::PolicySlot slot : now->entries().ids()) {
-    const policy::PolicyEntry* const entry = now->Find(slot);
-    if (entry == nullptr || !entry->active()) continue;
-    TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, deps_.trainer->Snapshot(slot));
-    weights.push_back(std::move(snapshot));
+  std::vector<policy::WeightSnapshotPtr> weights;
+  for (const policy::PolicySlot slot : ActiveSlots(*deps_.learner->Policies())) {
+    TROUPE_ASSIGN_OR_RETURN(weights.emplace_back(), deps_.trainer->Snapshot(slot));
   }
   return weights;
 }

@@ -36,10 +36,7 @@ class A2c final : public Algorithm {
 
   absl::StatusOr<std::unique_ptr<GroupTrainer>> MakeGroup(absl::Span<const GroupMember> members,
                                                           uint64_t /*seed*/) const override {
-    const policy::AlgorithmSpec& spec = *members.front().algorithm;
-    return OnPolicyGroup::Make(
-        [policy = *members.front().spec, spec](const ScheduleTime& now) { return PlanAt(policy, spec, now); },
-        Moves(spec));
+    return OnPolicyGroup::Make(members.front(), &PlanAt);
   }
 
  private:

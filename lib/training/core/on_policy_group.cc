@@ -58,10 +58,10 @@ int64_t OnPolicyGroup::MinibatchRows(int64_t rows) const {
   return plan_.minibatch_size > 0 ? std::min(plan_.minibatch_size, rows) : rows;
 }
 
-absl::StatusOr<std::unique_ptr<GroupTrainer>> OnPolicyGroup::Make(Planner planner, bool moves) {
-  TROUPE_ASSIGN_OR_RETURN(OnPolicyPlan plan, planner({}));
-  if (!moves) planner = nullptr;
-  return std::unique_ptr<GroupTrainer>(new OnPolicyGroup(std::move(plan), std::move(planner)));
+absl::StatusOr<std::unique_ptr<GroupTrainer>> OnPolicyGroup::Make(const GroupMember& member, PlanAt plan_at) {
+  TROUPE_ASSIGN_OR_RETURN(OnPolicyPlan plan, plan_at(*member.spec, *member.algorithm, {}));
+  return std::unique_ptr<GroupTrainer>(
+      new OnPolicyGroup(std::move(plan), *member.algorithm, Moves(*member.algorithm) ? plan_at : nullptr));
 }
 
 StepSettings OnPolicyGroup::SettingsOf(ResidentPolicy* resident) const {
@@ -348,8 +348,9 @@ void OnPolicyGroup::Follow(GroupTrainer& before) {
 
 absl::StatusOr<std::vector<PolicyUpdateReport>> OnPolicyGroup::Update(const GroupUpdate& update) {
   carry_.Rollback();
-  if (planner_ != nullptr) {
-    TROUPE_ASSIGN_OR_RETURN(plan_, planner_({update.context.env_steps, update.context.iteration}));
+  if (plan_at_ != nullptr) {
+    const ScheduleTime now{update.context.env_steps, update.context.iteration};
+    TROUPE_ASSIGN_OR_RETURN(plan_, plan_at_(update.members.front().spec, algorithm_, now));
   }
   std::vector<PolicyUpdateReport> reports;
   for (const PolicyTrainBatch* batch : update.batches) {

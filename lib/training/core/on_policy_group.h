@@ -8,7 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "lib/learner/trainer.h"
+#include "lib/policy/algorithm_spec.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/training/core/algorithm.h"
 #include "lib/training/core/critic_values.h"
 #include "lib/training/core/group_trainer.h"
 #include "lib/training/core/kl_control.h"
@@ -49,11 +51,12 @@ struct OnPolicyPlan {
 /// moments of returns and observations. An algorithm is a plan of it.
 class OnPolicyGroup final : public GroupTrainer {
  public:
-  /// The plan at a time.
-  using Planner = std::function<absl::StatusOr<OnPolicyPlan>(const ScheduleTime& now)>;
+  /// The plan of a policy at a time.
+  using PlanAt = absl::StatusOr<OnPolicyPlan> (*)(const policy::PolicySpec& policy,
+                                                  const policy::AlgorithmSpec& algorithm, const ScheduleTime& now);
 
-  /// `moves`: the plan is another one at another time. Errors are `planner`'s at time 0.
-  static absl::StatusOr<std::unique_ptr<GroupTrainer>> Make(Planner planner, bool moves);
+  /// Asks for the plan once, or for each update where a schedule of the algorithm moves. Errors are `plan_at`'s at 0.
+  static absl::StatusOr<std::unique_ptr<GroupTrainer>> Make(const GroupMember& member, PlanAt plan_at);
 
   int64_t MinibatchRows(int64_t rows) const override;
   /// INVALID_ARGUMENT for a batch that does not fit the policy, before anything has changed. The report of a batch
@@ -107,10 +110,12 @@ class OnPolicyGroup final : public GroupTrainer {
   void AddMetrics(const EpochsReport& epochs, const ValueReport& values, const StepSettings& settings, const Work& work,
                   learner::PolicyUpdateReport* report) const;
 
-  OnPolicyGroup(OnPolicyPlan plan, Planner planner) : plan_(std::move(plan)), planner_(std::move(planner)) {}
+  OnPolicyGroup(OnPolicyPlan plan, policy::AlgorithmSpec algorithm, PlanAt plan_at)
+      : plan_(std::move(plan)), algorithm_(std::move(algorithm)), plan_at_(plan_at) {}
 
   OnPolicyPlan plan_;
-  const Planner planner_;  ///< absent: plan_ never moves
+  const policy::AlgorithmSpec algorithm_;
+  const PlanAt plan_at_;  ///< nullptr: plan_ never moves
   CriticCarry carry_;
   int64_t partly_skipped_updates_ = 0;  // of this process, to log them ever more rarely
 };
