@@ -22,7 +22,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CONFIG = os.path.join(ROOT, "examples", "simple_spread_mappo.yaml")
 SMALL = {"model.actor_hidden_sizes": "[64,64]", "model.critic_hidden_sizes": "[64,64]"}
-# What is sent in an update, the round trip in seconds, and the run's settings.
+# The parts of an update, the round trip in seconds, and the run's settings.
 CASES = (
     ("160 KB of rows", 0.1, {**SMALL, "algorithm.train_batch_size": 600, "algorithm.minibatch_size": 600}),
     ("1.1 MB of rows", 0.1, {**SMALL, "algorithm.train_batch_size": 4000, "algorithm.minibatch_size": 4000}),

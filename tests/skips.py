@@ -11,7 +11,7 @@ import os
 import re
 import sys
 
-# What no set-up brings; and what './troupe test' brings only where TROUPE_TEST_CLIENTS=1 asks for it, which makes its lack an error.
+# Reasons that no set-up removes; and those that './troupe test' removes only where TROUPE_TEST_CLIENTS=1 asks for it, which makes its lack an error.
 ALLOWED = re.compile(r"the processor has no|no CUDA|CUDA device|no compiler of|no grpcio of Debian")
 # In a build with a sanitizer, also what it makes impossible.
 OF_SANITIZERS = re.compile(r"sanitizer")

@@ -40,7 +40,7 @@ absl::StatusOr<std::string> FindCheckpointAt(const std::string& path) {
                                           "runs/NAME or runs/NAME/checkpoints/N"));
 }
 
-/// What `read` makes of the checkpoint directory that `path` means (storage::ReadFoundCheckpoint).
+/// The result of `read` for the checkpoint directory that `path` means (storage::ReadFoundCheckpoint).
 template <typename Read>
 auto ReadCheckpointAt(const std::string& path, Read read) {
   return storage::ReadFoundCheckpoint(

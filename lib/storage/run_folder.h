@@ -34,8 +34,8 @@ absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(FileSystem& fs, con
 /// The directory of a checkpoint by name: "latest", "best" or a number of env steps. NOT_FOUND says what there is.
 absl::StatusOr<std::string> FindCheckpoint(FileSystem& fs, const std::string& run, const std::string& which);
 
-/// What `read` makes of the checkpoint directory that `find` returns, whose errors it has, too. A learner may remove
-/// the checkpoint while it is read: what is found by then is read instead, kMostLooks times in all.
+/// The result of `read` for the checkpoint directory that `find` returns, whose errors it has, too. A learner may
+/// remove the checkpoint while it is read: what is found by then is read instead, kMostLooks times in all.
 inline constexpr int kMostLooks = 10;
 template <typename Find, typename Read>
 auto ReadFoundCheckpoint(FileSystem& fs, Find find, Read read) -> decltype(read(std::string())) {

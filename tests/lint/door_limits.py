@@ -16,7 +16,7 @@ import sys
 sys.dont_write_bytecode = True
 
 STRUCTS = {"FrameLimits": "frame_guard.h", "MessageLimits": "connection_relay.h", "RelayOptions": "connection_relay.h", "AdmissionLimits": "admission.h"}
-# What a relay works with.
+# Parts that a relay works with.
 PARTS = {"admission", "frames", "messages", "clock", "peers", "counts", "hand_over"}
 # limit -> attack, guest
 TESTS = {

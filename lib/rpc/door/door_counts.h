@@ -45,7 +45,7 @@ class DoorCounts {
   std::array<std::atomic<int64_t>, kNumDoorReasons> counts_ = {};
 };
 
-/// What of it happened, and how often. Plain value, as told to whoever asks for a run's status.
+/// One kind of event at the port, and how often it happened. Plain value, as told to whoever asks for a run's status.
 struct DoorCount {
   std::string what;  ///< "connections closed: idle, among many"
   int64_t count = 0;
