@@ -2,6 +2,8 @@
 
 #include "lib/config/key_effects.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -45,7 +47,7 @@ class KeyEffectsTest : public ResolveFixture {
     const space::Space dict = *space::Space::Dict({{"x", box}, {"who", box}, {"legal", *space::Space::Box(0, 1, {5})}});
     Add(Spec("dicts", {Agent("a", dict, go), Agent("b", dict, go)}));
     Add(Spec("one_dict", {Agent("a", dict, go)}));
-    module_ = testing::TempDir() + "/key_effects_test.pt";
+    module_ = absl::StrCat(testing::TempDir(), "/key_effects_test_", getpid(), ".pt");
     std::ofstream(module_, std::ios::binary) << "a network";
   }
 

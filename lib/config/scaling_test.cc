@@ -1,6 +1,8 @@
 // model.scaling: how observations and actions are scaled, and that runs of before there was the key go on as they
 // began.
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -33,7 +35,7 @@ class ScalingTest : public ResolveFixture {
   policy::PolicySpec SpecOf(const std::string& yaml) { return Resolve(yaml).policies.at(0); }
   /// A run's config.yaml.
   std::string Write(const std::string& text) {
-    const std::string path = absl::StrCat(testing::TempDir(), "/scaling_test_config.yaml");
+    const std::string path = absl::StrCat(testing::TempDir(), "/scaling_test_config_", getpid(), ".yaml");
     std::ofstream(path) << text;
     return path;
   }

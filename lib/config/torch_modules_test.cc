@@ -2,6 +2,8 @@
 
 #include "lib/config/torch_modules.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -51,7 +53,7 @@ class FakeReader final : public policy::ModuleReader {
 
 class TorchModulesTest : public ResolveFixture {
  protected:
-  TorchModulesTest() : folder_(testing::TempDir() + "/torch_modules_test") {
+  TorchModulesTest() : folder_(absl::StrCat(testing::TempDir(), "/torch_modules_test_", getpid())) {
     std::filesystem::create_directories(folder_);
     Write("net.pt", "an actor");
     Write("critic.pt", "a critic");
