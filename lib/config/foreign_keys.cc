@@ -275,6 +275,7 @@ constexpr ForeignKey kForeignKeys[] = {
     {"episode_return_mean", kRllib, "stop.episode_return", "summed over agents"},
     // Evaluation.
     {"evaluation_interval", kRllib, "evaluation.interval", "env steps, not iterations"},
+    {"evaluation_parallel_to_training", kRllib, "evaluation.parallel", ""},
     {"eval_freq", kStableBaselines, "evaluation.interval", "env steps"},
     {"n_eval_episodes", kStableBaselines, "evaluation.episodes", ""},
     {"eval_interval", kXuance, "evaluation.interval", "env steps"},

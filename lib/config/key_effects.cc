@@ -126,6 +126,8 @@ constexpr Condition kConditions[] = {
     {"evaluations", "evaluations (evaluation.interval above 0, or evaluation.at_end: true)",
      "evaluation.interval evaluation.at_end",
      [](const Reader& r) { return r.run.evaluation.interval_env_steps > 0 || r.run.evaluation.at_end; }},
+    {"evaluations_in_training", "evaluation.interval above 0", "evaluation.interval",
+     [](const Reader& r) { return r.run.evaluation.interval_env_steps > 0; }},
     // Conditions on the environment.
     {"own_environment", "an environment that Troupe plays (env.name), not clients (env.external.spaces)", "env.name",
      [](const Reader& r) { return !IsExternal(r.run.config); }},

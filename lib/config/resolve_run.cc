@@ -316,6 +316,7 @@ absl::Status FillResults(ResolvedRun* run) {
   run->evaluation.deterministic = evaluation.deterministic();
   run->evaluation.seed = static_cast<uint64_t>(evaluation.seed());
   run->evaluation.at_end = evaluation.at_end();
+  run->evaluation.parallel = evaluation.parallel();
   run->evaluation.video_interval = evaluation.video_interval();
   run->evaluation.max_episode_steps = evaluation.max_episode_steps();
   if (!evaluation.has_time_limit_s()) {

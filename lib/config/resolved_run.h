@@ -52,6 +52,7 @@ struct EvaluationOptions {
   int32_t num_workers = 1;              ///< threads that play them
   bool deterministic = false;           ///< the distribution's mode instead of a sample
   uint64_t seed = 0;                    ///< of the episodes (stream kEvaluation)
+  bool parallel = false;                ///< training goes on while those of interval_env_steps are played
   bool at_end = true;                   ///< one more evaluation when training ended
   int64_t video_interval = 0;           ///< evaluations from one that is filmed to the next; 0: none is
   int64_t max_episode_steps = 100'000;  ///< env steps after which an episode is cut; 0: no bound

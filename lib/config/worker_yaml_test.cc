@@ -42,10 +42,11 @@ const std::set<std::string> kLearnerKeys = {
     // when it ends, what is measured, and where results go
     "stop.env_steps", "stop.agent_steps", "stop.updates", "stop.wall_clock", "stop.episode_return", "callbacks",
     "evaluation.interval", "evaluation.episodes", "evaluation.num_workers", "evaluation.deterministic",
-    "evaluation.seed", "evaluation.at_end", "evaluation.video_interval", "evaluation.max_episode_steps",
-    "evaluation.time_limit_s", "experiment.final_checkpoint", "experiment.directory", "experiment.experiment_name",
-    "experiment.write_interval", "experiment.checkpoint_interval", "experiment.keep_checkpoints",
-    "experiment.store_separately", "experiment.wandb", "experiment.wandb_kwargs", "experiment.best_by"};
+    "evaluation.parallel", "evaluation.seed", "evaluation.at_end", "evaluation.video_interval",
+    "evaluation.max_episode_steps", "evaluation.time_limit_s", "experiment.final_checkpoint", "experiment.directory",
+    "experiment.experiment_name", "experiment.write_interval", "experiment.checkpoint_interval",
+    "experiment.keep_checkpoints", "experiment.store_separately", "experiment.wandb", "experiment.wandb_kwargs",
+    "experiment.best_by"};
 
 RunConfig Parse(std::string_view yaml) {
   absl::StatusOr<RunConfig> config = RunConfig::FromYaml(yaml, "run.yaml");

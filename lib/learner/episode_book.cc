@@ -136,6 +136,11 @@ void EpisodeBook::Tell(policy::PolicyTablePtr table, ProgressRecord* record) {
 
 bool EpisodeBook::Save(const policy::PolicyTable& table, LearnerState* state) {
   window_.Save(*state);
+  state->rewards_differ = rewards_differ_;
+  return Judge(table, state);
+}
+
+bool EpisodeBook::Judge(const policy::PolicyTable& table, LearnerState* state) {
   const std::optional<Score> by = BestBy();
   std::optional<double> score;
   if (by.has_value()) {
@@ -158,7 +163,6 @@ bool EpisodeBook::Save(const policy::PolicyTable& table, LearnerState* state) {
   state->best_return = best_return_;
   state->best_by = by.has_value() ? by->Text() : "";
   if (by.has_value()) state->best_window = best_window_;
-  state->rewards_differ = rewards_differ_;
   return is_best;
 }
 

@@ -56,6 +56,9 @@ class EpisodeBook {
   void Tell(policy::PolicyTablePtr table, ProgressRecord* record);
   /// Fills the state's episodes and `best`. Whether this state is the best so far.
   bool Save(const policy::PolicyTable& table, LearnerState* state);
+  /// Fills `best` alone, by an evaluation that was reported or by training: also of a state of before, which an
+  /// evaluation played. Whether it is the best so far.
+  bool Judge(const policy::PolicyTable& table, LearnerState* state);
 
  private:
   /// By what `best` is decided now.

@@ -37,6 +37,7 @@ class UpdateCycle {
   const policy::BySlot<policy::PolicyId>& trained_as() const { return policies_.trained_as(); }
   absl::StatusOr<LearnerSnapshot> SnapshotState();
   void ReportEvaluation(const EpisodeStats& evaluation);
+  bool Judge(LearnerState* state) { return episodes_.Judge(*policies_.table(), state); }
 
  private:
   /// One batch on its way from the source to the books.

@@ -445,7 +445,11 @@ absl::Status RunFolder::Commit(const std::string& name) {
 absl::Status RunFolder::UpdateLinks(const std::string& name, bool is_best) {
   const std::string latest = CheckpointPath(kLatest);
   const std::string best = CheckpointPath(kBest);
-  const bool latest_moves = LinkTarget(fs_, latest) != name;
+  const std::string latest_name = LinkTarget(fs_, latest);
+  // One that an evaluation beside training found the best may be older than the newest.
+  const bool is_older =
+      StepsOf(latest_name).value_or(-1) > StepsOf(name).value_or(0) && fs_.Exists(CheckpointPath(latest_name));
+  const bool latest_moves = latest_name != name && !is_older;
   const bool best_moves = is_best && LinkTarget(fs_, best) != name;
   if (latest_moves) TROUPE_RETURN_IF_ERROR(fs_.ReplaceLink(name, latest));
   if (best_moves) TROUPE_RETURN_IF_ERROR(fs_.ReplaceLink(name, best));

@@ -50,6 +50,17 @@ TEST_F(RunFolderTest, KeepsTheNewestAndTheBest) {
   EXPECT_NE(missing.status().message().find("100, 300, 400, 500"), absl::string_view::npos) << missing.status();
 }
 
+TEST_F(RunFolderTest, AnOlderStateThatIsTheBestLeavesTheLatest) {
+  auto folder = RunFolder::Open(Options(false));
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  for (const int64_t steps : {300, 200}) {
+    ASSERT_TRUE((*folder)->Save(StateForTesting(spec_, steps), /*is_best=*/steps == 200).ok());
+  }
+  const std::string run = (*folder)->directory();
+  EXPECT_EQ(*FindCheckpoint(FileSystem::Posix(), run, "best"), run + "/checkpoints/200");
+  EXPECT_EQ(*FindCheckpoint(FileSystem::Posix(), run, "latest"), run + "/checkpoints/300");
+}
+
 TEST_F(RunFolderTest, APruneLeavesTheNewestAndTheBest) {
   RunFolder::Options options = Options(false);
   options.keep = 10;

@@ -125,6 +125,7 @@ class EvaluationKeys(TypedDict, total=False):
     max_episode_steps: int
     time_limit_s: Union[float, Literal["auto"]]
     env: Mapping[str, Any]
+    parallel: bool
 
 
 class StopKeys(TypedDict, total=False):

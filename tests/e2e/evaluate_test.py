@@ -131,6 +131,18 @@ class EvaluateTest(harness.TroupeTestCase):
             self.assertNotEqual(done.returncode, 0)
             self.assertRegex(done.stderr, f"evaluation.env: .*{words}")
 
+    def test_evaluations_beside_training(self):
+        self.troupe("train", self.example("cartpole_ippo.yaml"), "--name", "beside", "--set", "stop.env_steps=30000", "--set", "evaluation.interval=4000",
+                    "--set", "evaluation.episodes=20", "--set", "evaluation.parallel=true", "--set", "evaluation.at_end=false", "--set", "seed=1")
+        evaluated = [line for line in self.progress("beside") if "evaluation_return_sum" in line]
+        self.assertGreater(len(evaluated), 1)
+        for line in evaluated:
+            self.assertLessEqual(line.get("evaluation_env_steps", line["env_steps"]), line["env_steps"])
+        best = os.path.basename(os.path.realpath(self.path("runs", "beside", "checkpoints", "best")))
+        latest = os.path.basename(os.path.realpath(self.path("runs", "beside", "checkpoints", "latest")))
+        self.assertIn(int(best), [line.get("evaluation_env_steps", line["env_steps"]) for line in evaluated])
+        self.assertEqual(int(latest), self.progress("beside")[-1]["env_steps"])
+
     def test_episodes_one_by_one(self):
         result = self.evaluate("--seed", "7")
         episodes = result["per_episode"]

@@ -1,5 +1,6 @@
 #include "lib/run/learner/checkpoint_loop.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -39,7 +40,7 @@ void CheckpointLoop::Save(learner::LearnerState state, bool is_best, Done done) 
   // Whoever asked for an older state is served by this newer one. Only the best so far must not be lost to one that is
   // not the best.
   for (auto waiting = waiting_.begin(); waiting != waiting_.end();) {
-    if (waiting->is_best && !is_best) {
+    if ((waiting->is_best && !is_best) || waiting->state.env_steps > order.state.env_steps) {
       ++waiting;
       continue;
     }
@@ -119,7 +120,7 @@ void CheckpointLoop::Note(const absl::Status& saved, int64_t env_steps) {
   {
     base::MutexLock lock(&mutex_);
     last_error_ = std::string(saved.message());
-    if (saved.ok()) last_saved_env_steps_ = env_steps;
+    if (saved.ok()) last_saved_env_steps_ = std::max(last_saved_env_steps_, env_steps);
     if (!saved.ok()) words = absl::StrCat("checkpoints cannot be written: ", WordsOf(saved), "; ");
     if (!saved.ok() && last_saved_env_steps_ >= 0) {
       absl::StrAppend(&words, "the newest of this process is of ", last_saved_env_steps_, " env steps");

@@ -32,7 +32,8 @@ class CheckpointLoop {
   CheckpointLoop(learner::CheckpointStore* store, Degradations* degradations)
       : store_(store), degradations_(degradations) {}
 
-  /// Never blocks on the disk. `done` may be empty.
+  /// Never blocks on the disk. `done` may be empty. A state that is older than one that waits replaces none: an
+  /// evaluation beside training has found it the best.
   void Save(learner::LearnerState state, bool is_best, Done done = nullptr);
   /// As Save, but to `path`, outside the run's folder (CheckpointStore::SaveTo). `done` gets RESOURCE_EXHAUSTED at once
   /// where kMaxJobs wait. The run's own checkpoints stay as they are, and the listener hears nothing.

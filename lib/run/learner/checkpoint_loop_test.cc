@@ -12,12 +12,16 @@ namespace {
 /// Fails as a disk does, with a path in its message.
 class FakeStore final : public learner::CheckpointStore {
  public:
-  absl::Status Save(const learner::LearnerState& /*state*/, bool /*is_best*/) override { return status; }
+  absl::Status Save(const learner::LearnerState& state, bool /*is_best*/) override {
+    saved.push_back(state.env_steps);
+    return status;
+  }
   absl::Status SaveTo(const learner::LearnerState& /*state*/, const std::string& path) override {
     return path == "/bad" ? absl::AlreadyExistsError("not a checkpoint") : absl::OkStatus();
   }
   absl::StatusOr<int64_t> Prune(int keep) override { return 10 - keep; }
   absl::Status status;
+  std::vector<int64_t> saved;
 };
 
 class CheckpointLoopTest : public testing::Test {
@@ -46,6 +50,18 @@ TEST_F(CheckpointLoopTest, CheckpointsThatCannotBeWrittenDegradeTheRunUntilTheyC
   Save(1200);
   EXPECT_EQ(degradations_.List(), std::vector<std::string>{"checkpoints cannot be written: the run folder is gone; the "
                                                            "newest of this process is of 800 env steps"});
+}
+
+TEST_F(CheckpointLoopTest, AnOlderBestTakesNoNewerStatesPlace) {
+  learner::LearnerState newer, older;
+  newer.env_steps = 800;
+  older.env_steps = 400;
+  loop_.Save(std::move(newer), false);
+  loop_.Save(std::move(older), true);
+  loop_.Stop();
+  loop_.Run();
+  EXPECT_EQ(store_.saved, std::vector<int64_t>({800, 400}));
+  EXPECT_EQ(loop_.last_saved_env_steps(), 800);
 }
 
 TEST_F(CheckpointLoopTest, WhatIsAskedForBesidesDegradesNothingAndWaitsForTheRunsOwn) {

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/base/check.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/run/episode_video.h"
@@ -26,8 +27,13 @@ std::vector<policy::PolicySlot> ActiveSlots(const policy::PolicyTable& table) {
 
 }  // namespace
 
-absl::Status RunEvaluator::Prepare() {
-  policy::PolicyTablePtr now = deps_.learner->Policies();
+RunEvaluator::~RunEvaluator() {
+  if (!is_playing()) return;
+  stopped_ = true;
+  player_.join();
+}
+
+absl::Status RunEvaluator::PrepareFor(policy::PolicyTablePtr now) {
   if (evaluated_ == now) return absl::OkStatus();
   config::ResolvedRun played = *deps_.run;
   UsePolicies(*now, &played);
@@ -44,31 +50,27 @@ absl::Status RunEvaluator::Prepare() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<policy::WeightSnapshotPtr>> RunEvaluator::Weights() const {
-  std::vector<policy::WeightSnapshotPtr> weights;
-  for (const policy::PolicySlot slot : ActiveSlots(*deps_.learner->Policies())) {
-    TROUPE_ASSIGN_OR_RETURN(weights.emplace_back(), deps_.trainer->Snapshot(slot));
+absl::StatusOr<RunEvaluator::Order> RunEvaluator::MakeOrder(int64_t env_steps) const {
+  Order order;
+  order.env_steps = env_steps;
+  order.table = deps_.learner->Policies();
+  for (const policy::PolicySlot slot : ActiveSlots(*order.table)) {
+    TROUPE_ASSIGN_OR_RETURN(order.weights.emplace_back(), deps_.trainer->Snapshot(slot));
   }
-  return weights;
-}
-
-rollout::EvaluationRequest RunEvaluator::Request() const {
   const config::EvaluationOptions& options = deps_.run->evaluation;
-  rollout::EvaluationRequest request;
-  request.episodes = options.episodes;
-  request.deterministic = options.deterministic;
-  request.seed = options.seed;
-  request.max_episode_steps = options.max_episode_steps;
-  return request;
+  order.request.episodes = options.episodes;
+  order.request.deterministic = options.deterministic;
+  order.request.seed = options.seed;
+  order.request.max_episode_steps = options.max_episode_steps;
+  return order;
 }
 
-absl::StatusOr<rollout::EvaluationResult> RunEvaluator::PlayWith(
-    const rollout::EvaluationRequest& request, const std::vector<policy::WeightSnapshotPtr>& weights) {
+absl::StatusOr<rollout::EvaluationResult> RunEvaluator::PlayOrder(const Order& order, bool shown) {
   EvaluationWatch watch;
   watch.options = deps_.run->evaluation;
-  watch.interrupted = deps_.interrupted;
-  watch.tell = [this](const EvaluationProgress& progress) {
-    deps_.reporter->OnEvaluating(progress);
+  watch.interrupted = [this] { return stopped_ || (deps_.interrupted && deps_.interrupted()); };
+  watch.tell = [this, shown](const EvaluationProgress& progress) {
+    if (shown) deps_.reporter->OnEvaluating(progress);
     if (!progress.sees_no_end() || std::exchange(told_no_end_, true)) return;
     TROUPE_WARN("{}; training episodes that have ended: {}", progress.Text(),
                 deps_.learner->Status().progress.episodes);
@@ -76,10 +78,10 @@ absl::StatusOr<rollout::EvaluationResult> RunEvaluator::PlayWith(
   watch.abandoned = abandoned_.get();
   // Environments and policies of the changed table may take long to make: watched, too.
   const auto play = [&](const rollout::EvaluationRequest& watched) -> absl::StatusOr<rollout::EvaluationResult> {
-    TROUPE_RETURN_IF_ERROR(Prepare());
-    return pool_->Run(watched, weights);
+    TROUPE_RETURN_IF_ERROR(PrepareFor(order.table));
+    return pool_->Run(watched, order.weights);
   };
-  TROUPE_ASSIGN_OR_RETURN(rollout::EvaluationResult result, PlayWatched(watch, request, play));
+  TROUPE_ASSIGN_OR_RETURN(rollout::EvaluationResult result, PlayWatched(watch, order.request, play));
   for (rollout::EvaluatedEpisode& episode : result.each) {
     for (policy::PolicySlot& played : episode.policies) {
       if (played != policy::kNoPolicy) played = slots_[static_cast<size_t>(played.value())];
@@ -90,21 +92,54 @@ absl::StatusOr<rollout::EvaluationResult> RunEvaluator::PlayWith(
 
 absl::StatusOr<rollout::EvaluationResult> RunEvaluator::Play(bool deterministic) {
   if (listener_ != nullptr) return absl::FailedPreconditionError("callbacks would be called twice");
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<policy::WeightSnapshotPtr> weights, Weights());
-  rollout::EvaluationRequest request = Request();
-  request.deterministic = deterministic;
-  return PlayWith(request, weights);
+  TROUPE_ASSIGN_OR_RETURN(Order order, MakeOrder(0));
+  order.request.deterministic = deterministic;
+  return PlayOrder(order, /*shown=*/true);
 }
 
 absl::StatusOr<rollout::EvaluationResult> RunEvaluator::Evaluate(int64_t env_steps) {
-  TROUPE_ASSIGN_OR_RETURN(std::vector<policy::WeightSnapshotPtr> weights, Weights());
-  const rollout::EvaluationRequest request = Request();
-  TROUPE_ASSIGN_OR_RETURN(rollout::EvaluationResult result, PlayWith(request, weights));
-  if (result.cut > 0) TROUPE_WARN("evaluation env_steps={}: {}", env_steps, CutTextOf(result));
-  deps_.reporter->OnEvaluation(result, *evaluated_, env_steps, Tracked(result));
-  deps_.learner->ReportEvaluation(StatsOf(result, evaluated_->num_slots()));
-  MaybeFilm(request, result, std::move(weights), env_steps);
+  TROUPE_ASSIGN_OR_RETURN(Order order, MakeOrder(env_steps));
+  TROUPE_ASSIGN_OR_RETURN(rollout::EvaluationResult result, PlayOrder(order, /*shown=*/true));
+  Tell(std::move(order), result);
   return result;
+}
+
+absl::Status RunEvaluator::Begin(int64_t env_steps) {
+  TROUPE_CHECK(!is_playing());
+  TROUPE_ASSIGN_OR_RETURN(begun_, MakeOrder(env_steps));
+  has_played_ = false;
+  player_ = std::thread([this] {
+    played_ = PlayOrder(begun_, /*shown=*/false);
+    has_played_ = true;
+  });
+  return absl::OkStatus();
+}
+
+std::optional<absl::StatusOr<rollout::EvaluationResult>> RunEvaluator::TakeEnded(bool wait) {
+  if (!is_playing() || (!wait && !has_played_)) return std::nullopt;
+  player_.join();
+  absl::StatusOr<rollout::EvaluationResult> result = *std::exchange(played_, std::nullopt);
+  Order order = std::exchange(begun_, {});
+  if (result.ok()) Tell(std::move(order), *result);
+  return result;
+}
+
+void RunEvaluator::Tell(Order order, const rollout::EvaluationResult& result) {
+  if (result.cut > 0) TROUPE_WARN("evaluation env_steps={}: {}", order.env_steps, CutTextOf(result));
+  deps_.reporter->OnEvaluation(result, *evaluated_, order.env_steps, Tracked(result));
+  deps_.learner->ReportEvaluation(StatsForNow(result));
+  MaybeFilm(std::move(order), result);
+}
+
+learner::EpisodeStats RunEvaluator::StatsForNow(const rollout::EvaluationResult& result) const {
+  learner::EpisodeStats stats = StatsOf(result, evaluated_->num_slots());
+  const policy::PolicyTablePtr now = deps_.learner->Policies();
+  for (const policy::PolicySlot slot : stats.policies.ids()) {
+    const policy::PolicyEntry* const then = evaluated_->Find(slot);
+    const policy::PolicyEntry* const entry = now->Find(slot);
+    if (then == nullptr || entry == nullptr || entry->since != then->since) stats.policies[slot] = {};
+  }
+  return stats;
 }
 
 std::vector<std::pair<std::string, double>> RunEvaluator::Tracked(const rollout::EvaluationResult& result) {
@@ -133,8 +168,7 @@ std::string RunEvaluator::CutTextOf(const rollout::EvaluationResult& result) con
   return CutText(result, deps_.run->evaluation.max_episode_steps);
 }
 
-void RunEvaluator::MaybeFilm(const rollout::EvaluationRequest& request, const rollout::EvaluationResult& result,
-                             std::vector<policy::WeightSnapshotPtr> weights, int64_t env_steps) {
+void RunEvaluator::MaybeFilm(Order played, const rollout::EvaluationResult& result) {
   const int64_t number = evaluations_++;
   if (deps_.films == nullptr || number % deps_.run->evaluation.video_interval != 0) return;
   const absl::StatusOr<int64_t> best = EpisodeToFilm(result, "best");
@@ -145,13 +179,13 @@ void RunEvaluator::MaybeFilm(const rollout::EvaluationRequest& request, const ro
   order.run.env.python.first_env_index =
       static_cast<uint32_t>(deps_.run->schema.num_envs + deps_.run->evaluation.episodes);
   UsePolicies(*evaluated_, &order.run);
-  order.request = request;
+  order.request = std::move(played.request);
   order.episode = *best;
   order.length = result.each[static_cast<size_t>(*best)].length;
-  order.weights = std::move(weights);
+  order.weights = std::move(played.weights);
   order.names.agents = order.run.agent_ids();
   for (const policy::PolicyId& id : order.run.policy_ids()) order.names.policies.push_back(id.value());
-  order.env_steps = env_steps;
+  order.env_steps = played.env_steps;
   deps_.films->Order(std::move(order));
 }
 

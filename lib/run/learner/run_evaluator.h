@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -47,15 +49,27 @@ class RunEvaluator {
   };
 
   explicit RunEvaluator(const Deps& deps) : deps_(deps) {}
+  /// Ends an evaluation that was begun.
+  ~RunEvaluator();
 
   /// Makes what plays the episodes, anew if the policies have changed. Errors as EvaluationPool::Create.
-  absl::Status Prepare();
+  absl::Status Prepare() { return PrepareFor(deps_.learner->Policies()); }
   /// Plays the episodes that `evaluation` of the configuration asks for, with the weights after `env_steps`. Blocks as
   /// long as they take; policies of its episodes are slots of the table. Errors of Prepare, of the trainer, of
   /// EvaluationPool::Run and of PlayWatched.
   absl::StatusOr<rollout::EvaluationResult> Evaluate(int64_t env_steps);
-  /// The same with the likeliest actions, or sampled ones, and nobody is told. After Evaluate. FAILED_PRECONDITION with
-  /// callbacks of episodes, which would be.
+
+  /// The same without a wait: the weights of now are played by a thread of its own. None may be played already. Errors
+  /// are the trainer's.
+  absl::Status Begin(int64_t env_steps);
+  /// From Begin until TakeEnded gives the result.
+  bool is_playing() const { return player_.joinable(); }
+  /// The result of the evaluation that was begun, and only now reporter and learner are told; nullopt while it is
+  /// played, for which `wait` waits. Errors as Evaluate.
+  std::optional<absl::StatusOr<rollout::EvaluationResult>> TakeEnded(bool wait);
+
+  /// As Evaluate with the likeliest actions, or sampled ones, and nobody is told. After Evaluate. FAILED_PRECONDITION
+  /// with callbacks of episodes, which would be.
   absl::StatusOr<rollout::EvaluationResult> Play(bool deterministic);
   bool deterministic() const { return deps_.run->evaluation.deterministic; }
   /// CutText of one of its results.
@@ -64,15 +78,25 @@ class RunEvaluator {
   const policy::PolicyTablePtr& evaluated() const { return evaluated_; }
 
  private:
-  absl::StatusOr<std::vector<policy::WeightSnapshotPtr>> Weights() const;
-  rollout::EvaluationRequest Request() const;
-  absl::StatusOr<rollout::EvaluationResult> PlayWith(const rollout::EvaluationRequest& request,
-                                                     const std::vector<policy::WeightSnapshotPtr>& weights);
+  /// An evaluation as it was due.
+  struct Order {
+    rollout::EvaluationRequest request;
+    policy::PolicyTablePtr table;
+    std::vector<policy::WeightSnapshotPtr> weights;  ///< in the order of ActiveSlots
+    int64_t env_steps = 0;
+  };
+
+  absl::StatusOr<Order> MakeOrder(int64_t env_steps) const;
+  absl::Status PrepareFor(policy::PolicyTablePtr table);
+  /// `shown`: the display shows how far it is.
+  absl::StatusOr<rollout::EvaluationResult> PlayOrder(const Order& order, bool shown);
+  void Tell(Order order, const rollout::EvaluationResult& result);
+  /// The result for the learner: without policies whose slots are others' by now.
+  learner::EpisodeStats StatsForNow(const rollout::EvaluationResult& result) const;
   /// Tells callbacks that are not beside their environments of the episodes; what all of them tracked, by name.
   std::vector<std::pair<std::string, double>> Tracked(const rollout::EvaluationResult& result);
   /// Orders a film of the best episode, where it is time for one.
-  void MaybeFilm(const rollout::EvaluationRequest& request, const rollout::EvaluationResult& result,
-                 std::vector<policy::WeightSnapshotPtr> weights, int64_t env_steps);
+  void MaybeFilm(Order order, const rollout::EvaluationResult& result);
 
   const Deps deps_;
   int64_t evaluations_ = 0;           ///< of this learner's life
@@ -84,6 +108,13 @@ class RunEvaluator {
   learner::TrackedBook tracked_;
   learner::TrackedBook::Said said_;  ///< by pool_'s
   const std::shared_ptr<std::atomic<bool>> abandoned_ = std::make_shared<std::atomic<bool>>(false);
+
+  // Of the evaluation that was begun. What plays it (pool_, slots_, evaluated_) is its thread's until that has ended.
+  Order begun_;
+  std::thread player_;
+  std::optional<absl::StatusOr<rollout::EvaluationResult>> played_;
+  std::atomic<bool> has_played_{false};
+  std::atomic<bool> stopped_{false};
 };
 
 }  // namespace troupe::run

@@ -299,6 +299,7 @@ void RunReporter::WriteLine(const learner::ProgressRecord& record) {
   fields.reserve(fields.size() + more.size() + evaluation_values_.size());
   for (auto& [key, value] : more) fields.emplace_back(std::move(key), value);
   if (std::exchange(evaluation_is_new_, false)) {
+    if (evaluation_env_steps_ != record.env_steps) fields.emplace_back("evaluation_env_steps", evaluation_env_steps_);
     for (const auto& [key, value] : evaluation_values_) fields.emplace_back(key, value);
   }
   lines_->Write(fields);

@@ -74,6 +74,7 @@ absl::Status UpdateLoop::Tell(Hook hook, absl::FunctionRef<nlohmann::json()> fac
 }
 
 absl::Status UpdateLoop::EndUpdates() {
+  TakeEvaluation(/*wait=*/true);
   if (deps_.callbacks != nullptr && !deps_.callbacks->AwaitIdle(absl::ZeroDuration())) {
     TROUPE_RETURN_IF_ERROR(SaveFinal(true));
   }
@@ -102,10 +103,10 @@ absl::Status UpdateLoop::AfterUpdate() {
   const int64_t before = std::exchange(seen_env_steps_, env_steps());
   TROUPE_RETURN_IF_ERROR(
       Tell(Hook::kUpdateEnd, [this] { return UpdateFacts(*deps_.reporter->last(), deps_.reporter->names()); }));
-  // Training waits meanwhile: the episodes are of exactly these weights, and `best` is decided on the state that played
-  // them.
-  const bool evaluated =
-      Crossed(deps_.run->evaluation.interval_env_steps, before, seen_env_steps_) && EvaluateInTraining();
+  // Where training waits meanwhile, `best` is decided on the state that played the episodes.
+  const bool evaluation_due = Crossed(deps_.run->evaluation.interval_env_steps, before, seen_env_steps_);
+  if (deps_.run->evaluation.parallel) TROUPE_RETURN_IF_ERROR(EvaluateBeside(evaluation_due));
+  const bool evaluated = evaluation_due && !deps_.run->evaluation.parallel && EvaluateInTraining();
   const bool due = schedule_.IsDue(before, seen_env_steps_);
   if (!due && !evaluated) return absl::OkStatus();
   SettleUnlessLast();
@@ -115,28 +116,52 @@ absl::Status UpdateLoop::AfterUpdate() {
 absl::StatusOr<rollout::EvaluationResult> UpdateLoop::Evaluate() {
   TROUPE_RETURN_IF_ERROR(Tell(Hook::kEvaluationStart, [this] { return nlohmann::json{{"env_steps", env_steps()}}; }));
   absl::StatusOr<rollout::EvaluationResult> result = deps_.evaluator->Evaluate(env_steps());
-  // Without a wait, in which a change could be made: what was played is what is saved as the best.
-  if (deps_.callbacks != nullptr && deps_.callbacks->Wants(Hook::kEvaluationEnd)) {
-    deps_.callbacks->Tell(Hook::kEvaluationEnd, EvaluationFacts(result, deps_.evaluator->evaluated().get(),
-                                                                deps_.reporter->names(), env_steps()));
-  }
+  TellEvaluation(result, env_steps());
   return result;
 }
 
-bool UpdateLoop::EvaluateInTraining() {
+void UpdateLoop::TellEvaluation(const absl::StatusOr<rollout::EvaluationResult>& result, int64_t env_steps) {
+  if (deps_.callbacks == nullptr || !deps_.callbacks->Wants(Hook::kEvaluationEnd)) return;
+  // Without a wait, in which a change could be made: what was played is what is saved as the best.
+  deps_.callbacks->Tell(Hook::kEvaluationEnd, EvaluationFacts(result, deps_.evaluator->evaluated().get(),
+                                                              deps_.reporter->names(), env_steps));
+}
+
+bool UpdateLoop::EvaluateInTraining() { return NoteEvaluation(Evaluate().status(), env_steps()); }
+
+bool UpdateLoop::NoteEvaluation(const absl::Status& status, int64_t env_steps) {
   // One that fails costs no training. Everybody may see what is degraded, so the words of the error stay here.
-  const absl::Status status = Evaluate().status();
   if (absl::IsCancelled(status)) {
-    TROUPE_INFO("evaluation {} env_steps={}", std::string(status.message()), env_steps());
+    TROUPE_INFO("evaluation {} env_steps={}", std::string(status.message()), env_steps);
     return false;
   }
   deps_.degradations->Set("evaluation",
-                          status.ok() ? "" : absl::StrCat("the evaluation at ", env_steps(), " env steps failed"));
+                          status.ok() ? "" : absl::StrCat("the evaluation at ", env_steps, " env steps failed"));
   if (!status.ok()) {
-    TROUPE_WARN("evaluation failed env_steps={} error=\"{}\"", env_steps(),
+    TROUPE_WARN("evaluation failed env_steps={} error=\"{}\"", env_steps,
                 base::LogSafe(std::string(status.message()), RunEvaluator::kMaxErrorChars));
   }
   return status.ok();
+}
+
+absl::Status UpdateLoop::EvaluateBeside(bool due) {
+  TakeEvaluation(/*wait=*/false);
+  evaluation_due_ = evaluation_due_ || due;
+  if (!evaluation_due_ || deps_.evaluator->is_playing() || deps_.learner->ends()) return absl::OkStatus();
+  evaluation_due_ = false;
+  TROUPE_RETURN_IF_ERROR(Tell(Hook::kEvaluationStart, [this] { return nlohmann::json{{"env_steps", env_steps()}}; }));
+  TROUPE_ASSIGN_OR_RETURN(learner::LearnerSnapshot snapshot, deps_.learner->SnapshotState());
+  playing_ = std::move(snapshot.state);
+  return deps_.evaluator->Begin(env_steps());
+}
+
+void UpdateLoop::TakeEvaluation(bool wait) {
+  const std::optional<absl::StatusOr<rollout::EvaluationResult>> result = deps_.evaluator->TakeEnded(wait);
+  if (!result.has_value()) return;
+  learner::LearnerState state = *std::exchange(playing_, std::nullopt);
+  TellEvaluation(*result, state.env_steps);
+  if (!NoteEvaluation(result->status(), state.env_steps)) return;
+  if (deps_.learner->Judge(&state)) deps_.checkpoints->Save(std::move(state), /*is_best=*/true);
 }
 
 }  // namespace troupe::run

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -77,11 +78,21 @@ class UpdateLoop {
   void SettleUnlessLast();
   /// Whether it succeeded; a failure is a degradation.
   bool EvaluateInTraining();
+  /// evaluation.parallel: takes the result of the evaluation that is played, and begins one that is due.
+  absl::Status EvaluateBeside(bool due);
+  /// The result, where there is one; `wait` waits for it. The state that it played is saved where it is the best so
+  /// far.
+  void TakeEvaluation(bool wait);
+  void TellEvaluation(const absl::StatusOr<rollout::EvaluationResult>& result, int64_t env_steps);
+  /// Whether it succeeded.
+  bool NoteEvaluation(const absl::Status& status, int64_t env_steps);
 
   const Deps deps_;
   const int64_t resumed_env_steps_;
   int64_t seen_env_steps_;  ///< after the last update that was looked at
   CheckpointSchedule schedule_;
+  bool evaluation_due_ = false;                   ///< while another one is played
+  std::optional<learner::LearnerState> playing_;  ///< of the evaluation that is played
 };
 
 }  // namespace troupe::run

@@ -54,8 +54,9 @@ policy::PolicyState Zeros(const policy::PolicySpec& spec, const policy::Algorith
 /// Remembers of which env steps the states were.
 class FakeStore final : public learner::CheckpointStore {
  public:
-  absl::Status Save(const learner::LearnerState& state, bool /*is_best*/) override {
+  absl::Status Save(const learner::LearnerState& state, bool is_best) override {
     saved.push_back(state.env_steps);
+    if (is_best) best = state.env_steps;
     return status;
   }
   absl::Status SaveTo(const learner::LearnerState& state, const std::string& path) override {
@@ -64,6 +65,7 @@ class FakeStore final : public learner::CheckpointStore {
   }
   absl::StatusOr<int64_t> Prune(int keep) override { return keep; }
   std::vector<int64_t> saved;
+  int64_t best = -1;  ///< env steps of the last that was
   std::vector<std::pair<int64_t, std::string>> saved_to;
   absl::Status status;
 };
@@ -92,6 +94,7 @@ class UpdateLoopTest : public testing::Test {
                            run.experiment.write_interval_env_steps = 0;
                            run.experiment.checkpoint_interval_env_steps = 200;
                            run.evaluation.interval_env_steps = 120;
+                           run.experiment.best_by = learner::Score{};
                          },
                      .make_trainer =
                          [this](const RunSetup& /*setup*/, const policy::PolicyTable& policies) {
@@ -125,6 +128,36 @@ TEST_F(UpdateLoopTest, BetweenUpdatesItEvaluatesSavesAndDoesWhatIsAskedFor) {
   EXPECT_GT(*saved[0], 0) << "a newer state serves who asked for an older one";
   EXPECT_THAT(store_.saved, testing::Contains(400));
   EXPECT_THAT(run_.degradations.List(), testing::IsEmpty());
+}
+
+TEST_F(UpdateLoopTest, TrainingGoesOnWhileAnEvaluationIsPlayed) {
+  run_.setup.run.evaluation.parallel = true;
+  run_.setup.run.evaluation.episodes = 20'000;
+  std::promise<void> trained;
+  const std::shared_future<void> end_of_training = trained.get_future().share();
+  run_.interrupted = [end_of_training] {
+    end_of_training.wait();  // the thread that plays looks whether it is to end
+    return false;
+  };
+  ASSERT_EQ(run_.StepToTheEnd().kind, StepOutcome::Kind::kStopped);
+  EXPECT_EQ(run_.updates->env_steps(), 400);
+  EXPECT_TRUE(run_.evaluator->is_playing());
+  trained.set_value();
+  ASSERT_EQ(run_.updates->EndUpdates(), absl::OkStatus());
+  EXPECT_FALSE(run_.evaluator->is_playing());
+  EXPECT_THAT(run_.degradations.List(), testing::IsEmpty());
+  run_.WriteCheckpoints();
+  EXPECT_EQ(store_.best, 120) << "the weights were those of then";
+}
+
+// Its thread ends with it.
+TEST_F(UpdateLoopTest, AnEvaluationBesideTrainingEndsWithTheProcess) {
+  run_.setup.run.evaluation.parallel = true;
+  run_.setup.run.evaluation.episodes = 10'000'000;
+  ASSERT_EQ(run_.StepToTheEnd().kind, StepOutcome::Kind::kStopped);
+  EXPECT_TRUE(run_.evaluator->is_playing());
+  run_.updates.reset();
+  run_.evaluator.reset();
 }
 
 TEST_F(UpdateLoopTest, WhatIsAskedForBesidesGoesToTheStore) {
