@@ -203,9 +203,10 @@ class GroupedEnv final : public EnvWrapper {
         acted_(groups_.size()),
         group_done_(groups_.size()) {}
 
-  void NotePlayer(AgentSlot slot, std::string_view policy) override {
+  void NoteDecision(AgentSlot slot, std::string_view policy, float log_prob) override {
     for (size_t i = 0; i < places_.size(); ++i) {
-      if (places_[i].slot == slot.value()) EnvWrapper::NotePlayer(AgentSlot(static_cast<int32_t>(i)), policy);
+      if (places_[i].slot != slot.value()) continue;
+      EnvWrapper::NoteDecision(AgentSlot(static_cast<int32_t>(i)), policy, log_prob);
     }
   }
 

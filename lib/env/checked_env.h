@@ -50,7 +50,9 @@ class CheckedEnv final : public MultiAgentEnv {
   /// FAILED_PRECONDITION before the first Reset and after an error: there is no state to be drawn.
   absl::Status Draw(Canvas& canvas) const override;
 
-  void NotePlayer(AgentSlot slot, std::string_view policy) override { env_->NotePlayer(slot, policy); }
+  void NoteDecision(AgentSlot slot, std::string_view policy, float log_prob) override {
+    env_->NoteDecision(slot, policy, log_prob);
+  }
   void NoteEnd() override { env_->NoteEnd(); }
 
   int64_t missing_all_count() const override { return missing_all_count_ + env_->missing_all_count(); }

@@ -50,7 +50,9 @@ class EnvWrapper : public MultiAgentEnv {
   absl::Status StartStep(ActionRows actions) final;
   absl::Status Finish(StepWriter& out) final;
   absl::Status Draw(Canvas& canvas) const final { return inner_->Draw(canvas); }
-  void NotePlayer(AgentSlot slot, std::string_view policy) override { inner_->NotePlayer(slot, policy); }
+  void NoteDecision(AgentSlot slot, std::string_view policy, float log_prob) override {
+    inner_->NoteDecision(slot, policy, log_prob);
+  }
   void NoteEnd() final { inner_->NoteEnd(); }
   int64_t missing_all_count() const final { return inner_->missing_all_count(); }
 

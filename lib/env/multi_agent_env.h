@@ -104,9 +104,10 @@ class MultiAgentEnv {
   virtual absl::Status Draw(Canvas& canvas) const;
 
   /// For who watches episodes from within (callbacks beside an environment in Python): nothing of an episode depends on
-  /// either, and nobody need tell. NotePlayer: the policy that plays an agent, before the Step in which the agent acts
+  /// either, and nobody need tell. NoteDecision: the policy that plays an agent, and the log-probability of the agent's
+  /// action, before the Step in which it acts
   /// first. NoteEnd: the episode is over by its own end or a limit, after the call that ended it; may block.
-  virtual void NotePlayer(AgentSlot /*slot*/, std::string_view /*policy*/) {}
+  virtual void NoteDecision(AgentSlot /*slot*/, std::string_view /*policy*/, float /*log_prob*/) {}
   virtual void NoteEnd() {}
 
   /// Episodes since it was made that ended because every agent was done, without `__all__`. CheckedEnv counts them; who

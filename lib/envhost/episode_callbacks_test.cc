@@ -43,8 +43,8 @@ class WatchedPlayer {
   absl::Status Reset() { return env_.Reset({1, env_id_, episode_++}, buffers_.BeginStep(0)); }
   absl::Status Step(int32_t action) {
     const std::vector<space::ActionWord> words(2, space::ActionWord{.i32 = action});
-    env_.NotePlayer(base::AgentSlot(0), "main");
-    env_.NotePlayer(base::AgentSlot(1), "other.1");
+    env_.NoteDecision(base::AgentSlot(0), "main", -0.25f);
+    env_.NoteDecision(base::AgentSlot(1), "other.1", -1.5f);
     return env_.Step(std::vector<const space::ActionWord*>{&words[0], &words[1]}, buffers_.BeginStep(0));
   }
   /// Plays on to the end; as many steps as it took.

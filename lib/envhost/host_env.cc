@@ -100,12 +100,14 @@ bool HostEnv::BlameCallbacks() {
   return true;
 }
 
-void HostEnv::NotePlayer(env::AgentSlot slot, std::string_view policy) {
+void HostEnv::NoteDecision(env::AgentSlot slot, std::string_view policy, float log_prob) {
   if (!layout_.watched || process_ == nullptr) return;
   uint8_t* const player = At<uint8_t>(layout_.players + static_cast<size_t>(slot.value()) * kPlayerBytes);
-  const size_t bytes = std::min(policy.size(), kPlayerBytes - 1);
-  player[0] = static_cast<uint8_t>(bytes);
-  std::memcpy(player + 1, policy.data(), bytes);
+  std::memcpy(player, &log_prob, sizeof(log_prob));
+  uint8_t* const id = player + sizeof(log_prob);
+  const size_t bytes = std::min(policy.size(), kPlayerBytes - sizeof(log_prob) - 1);
+  id[0] = static_cast<uint8_t>(bytes);
+  std::memcpy(id + 1, policy.data(), bytes);
 }
 
 void HostEnv::NoteEnd() {

@@ -34,7 +34,7 @@ class HostEnv final : public env::MultiAgentEnv {
   absl::Status Draw(env::Canvas& canvas) const override;
 
   /// For callbacks beside the environment, where it was made with some. NoteEnd waits for those of the episode's end.
-  void NotePlayer(env::AgentSlot slot, std::string_view policy) override;
+  void NoteDecision(env::AgentSlot slot, std::string_view policy, float log_prob) override;
   void NoteEnd() override;
 
   bool runs_elsewhere() const override { return true; }

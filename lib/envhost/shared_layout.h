@@ -100,8 +100,9 @@ inline constexpr size_t kMostPictureBytes = size_t{3} * 2048 * 2048;
 /// When callbacks beside an environment are called.
 inline constexpr std::array<std::string_view, 3> kEpisodeHooks = {"on_episode_start", "on_episode_step",
                                                                   "on_episode_end"};
-/// Bytes for the policy that plays an agent: its length, then its id.
-inline constexpr size_t kPlayerBytes = 72;
+/// Bytes for an agent's last decision: the log-probability of its action (float), the length of its policy's id, the
+/// id.
+inline constexpr size_t kPlayerBytes = 76;
 /// Of what the callbacks of an episode tracked: JSON.
 inline constexpr size_t kTrackedBytes = size_t{1} << 15;
 

@@ -477,17 +477,18 @@ void Collector::FailToAct(size_t place, const absl::Status& status) {
   }
 }
 
-void Collector::NotePlayers(Lane& lane) {
+void Collector::NoteDecisions(Lane& lane) {
   if (!tells_envs_) return;
   for (size_t slot = 0; slot < lane.agents.size(); ++slot) {
     const AgentState& agent = lane.agents[slot];
-    if (!agent.acts || agent.decisions > 1) continue;
-    lane.env->NotePlayer(base::AgentSlot(static_cast<int32_t>(slot)), builder_.policies()[agent.policy].id.value());
+    if (!agent.acts) continue;
+    lane.env->NoteDecision(base::AgentSlot(static_cast<int32_t>(slot)), builder_.policies()[agent.policy].id.value(),
+                           builder_.LogpOf(agent));
   }
 }
 
 void Collector::GatherActions(Lane& lane) {
-  NotePlayers(lane);
+  NoteDecisions(lane);
   for (size_t slot = 0; slot < lane.agents.size(); ++slot) {
     const AgentState& agent = lane.agents[slot];
     lane.actions[slot] = nullptr;

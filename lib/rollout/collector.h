@@ -160,8 +160,8 @@ class Collector {
   absl::Status Drain(const sample::Grant& grant);
   /// After an error: no lane is in flight any more, whatever comes of it.
   void AbandonCalls();
-  /// Tells the lane's environment who plays those that act for the first time, where it is to be told.
-  void NotePlayers(Lane& lane);
+  /// Tells the lane's environment who plays those that act, where it is to be told.
+  void NoteDecisions(Lane& lane);
   /// The actions of the agents that act, as the environment gets them.
   void GatherActions(Lane& lane);
   /// False when the environment failed and the step must be taken again.

@@ -45,8 +45,8 @@ class Listener final : public EpisodeListener {
 /// Passes on, and notes what environments are told.
 class Told final : public env::MultiAgentEnv {
  public:
-  Told(std::unique_ptr<env::MultiAgentEnv> inner, std::vector<std::string>* notes)
-      : inner_(std::move(inner)), notes_(*notes) {}
+  Told(std::unique_ptr<env::MultiAgentEnv> inner, std::vector<std::string>* notes, std::vector<float>* log_probs)
+      : inner_(std::move(inner)), notes_(*notes), log_probs_(*log_probs) {}
   const env::EnvSpec& spec() const override { return inner_->spec(); }
   absl::Status Reset(const env::EpisodeSeed& seed, env::StepWriter& out) override {
     notes_.push_back("reset");
@@ -56,14 +56,16 @@ class Told final : public env::MultiAgentEnv {
     notes_.push_back("step");
     return inner_->Step(actions, out);
   }
-  void NotePlayer(env::AgentSlot slot, std::string_view policy) override {
+  void NoteDecision(env::AgentSlot slot, std::string_view policy, float log_prob) override {
     notes_.push_back(absl::StrCat(slot.value(), " is ", std::string(policy)));
+    log_probs_.push_back(log_prob);
   }
   void NoteEnd() override { notes_.push_back("end"); }
 
  private:
   const std::unique_ptr<env::MultiAgentEnv> inner_;
   std::vector<std::string>& notes_;
+  std::vector<float>& log_probs_;
 };
 
 /// Agent 1 comes late; the third step is the limit.
@@ -74,11 +76,12 @@ class EpisodeListenerTest : public testing::Test {
  protected:
   std::unique_ptr<Rig> MakeRig(std::shared_ptr<Listener> listener, const Script& script) {
     RolloutConfig config = ScriptedConfig(
-        {}, [this, script] { return std::make_unique<Told>(MakeScriptedEnv({}, script), &notes_); }, 2);
+        {}, [this, script] { return std::make_unique<Told>(MakeScriptedEnv({}, script), &notes_, &log_probs_); }, 2);
     config.listener = std::move(listener);
     return std::make_unique<Rig>(std::move(config));
   }
   std::vector<std::string> notes_;
+  std::vector<float> log_probs_;
 };
 
 TEST_F(EpisodeListenerTest, EnvironmentsAreToldWhoPlaysBeforeTheyActAndOfTheEndBeforeTheNextReset) {
@@ -87,8 +90,13 @@ TEST_F(EpisodeListenerTest, EnvironmentsAreToldWhoPlaysBeforeTheyActAndOfTheEndB
   const std::string first = rig->collector->config().policies[policy::PolicySlot(0)].id.value();
   const std::string second = rig->collector->config().policies[policy::PolicySlot(1)].id.value();
   for (const int32_t steps : {2, 2}) ASSERT_TRUE(rig->Run(ScriptedGrant(1, steps)).ok());
-  EXPECT_THAT(notes_, ElementsAre("reset", "0 is " + first, "step", "1 is " + second, "step", "step", "end", "reset",
-                                  "0 is " + first, "step"));
+  const std::string zero = "0 is " + first;
+  const std::string one = "1 is " + second;
+  EXPECT_THAT(notes_,
+              ElementsAre("reset", zero, "step", zero, one, "step", zero, one, "step", "end", "reset", zero, "step"));
+  std::vector<float> sent;
+  for (const SeenRow& row : RowsOf(rig->sink.fragments)) sent.push_back(row.logp);
+  EXPECT_THAT(log_probs_, testing::UnorderedElementsAreArray(sent));
   EXPECT_THAT(listener->ended, ElementsAre(absl::StrCat("env 0 episode 0 ", first, " ", second)));
   EXPECT_EQ(rig->collector->TakeReport().tracked, (std::vector<base::TrackedTotal>{{"episodes", 1, 1}}));
 }

@@ -314,7 +314,8 @@ void Evaluator::GatherActions(size_t place) {
     std::copy_n(rows.memory.begin() + p.row[slot] * static_cast<int64_t>(rows.memory_size), rows.memory_size,
                 p.memory.begin() + static_cast<int64_t>(slot * memory_size_));
     if (config_.listener != nullptr && config_.listener->TellsEnvs()) {
-      envs_[place]->NotePlayer(base::AgentSlot(static_cast<int32_t>(slot)), config_.policies[policy].id.value());
+      envs_[place]->NoteDecision(base::AgentSlot(static_cast<int32_t>(slot)), config_.policies[policy].id.value(),
+                                 rows.logp[static_cast<size_t>(p.row[slot])]);
     }
     bounds_[policy].Apply(action, action);  // nobody records the unmapped ones here
     p.actions[slot] = action.data();

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import struct
 import sys
 import time
 import types
@@ -213,7 +214,7 @@ class Notes(Callback):
         self.first = ctx.observations
 
     def on_episode_step(self, ctx):
-        self.seen.append({name: getattr(ctx, name) for name in ("actions", "rewards", "observations", "action_masks")})
+        self.seen.append({name: getattr(ctx, name) for name in ("actions", "log_probs", "rewards", "observations", "action_masks")})
         ctx.track("Return", sum(ctx.returns.values()))
 
     def on_episode_end(self, ctx):
@@ -235,7 +236,7 @@ class EpisodeWatchTest(unittest.TestCase):
     def play(self, steps, *, a, b):
         """An episode of these rewards, [(of a, of b)]; a and b: who plays them."""
         for index, player in enumerate((a, b)):
-            data = bytes([len(player)]) + player.encode()
+            data = struct.pack("=f", -0.5 * (index + 1)) + bytes([len(player)]) + player.encode()
             self.players[index * shm.PLAYER_BYTES : index * shm.PLAYER_BYTES + len(data)] = data
         self.watch.begin(self.adapter, types.SimpleNamespace(observations=[1, 1], rewards=[0.0, 0.0], action_masks=[None, None]))
         for number, rewards in enumerate(steps):
@@ -255,8 +256,8 @@ class EpisodeWatchTest(unittest.TestCase):
     def test_a_step_is_seen_as_it_was(self):
         self.play([(1.0, 0.5), (2.0, -1.0)], a="main", b="old")
         self.assertEqual(self.notes.seen, [
-            {"actions": {"a": 0, "b": 0}, "rewards": {"a": 1.0, "b": 0.5}, "observations": {"a": 0}, "action_masks": {"a": "a mask"}},
-            {"actions": {"a": 1, "b": -1}, "rewards": {"a": 2.0, "b": -1.0}, "observations": {"a": 1}, "action_masks": {"a": "a mask"}}])
+            {"actions": {"a": 0, "b": 0}, "log_probs": {"a": -0.5, "b": -1.0}, "rewards": {"a": 1.0, "b": 0.5}, "observations": {"a": 0}, "action_masks": {"a": "a mask"}},
+            {"actions": {"a": 1, "b": -1}, "log_probs": {"a": -0.5, "b": -1.0}, "rewards": {"a": 2.0, "b": -1.0}, "observations": {"a": 1}, "action_masks": {"a": "a mask"}}])
         self.assertEqual(self.notes.first, {"a": 1, "b": 1})
 
     def test_what_an_episode_tracks_is_its_mean(self):

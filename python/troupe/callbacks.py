@@ -182,7 +182,8 @@ class EpisodeContext:
     env.reward_scale and reward_clip. infos: {agent: info} of the last step that brought some. length: env steps so far. evaluating: whether it is one
     of an evaluation.
 
-    In on_episode_step, {agent: value} of the step that was just made: actions, of those that acted; rewards; observations that it brought, and
+    In on_episode_step, {agent: value} of the step that was just made: actions, of those that acted, and their log_probs (of the agent's policy; of
+    actions that a client decided, the client's); rewards; observations that it brought, and
     action_masks of those that have one (uint8, 1 allowed). They are the environment's own objects: copy what you keep, change nothing. In
     on_episode_start observations and action_masks are the reset's. In on_episode_end they are those of the last step, if a callback hears of steps.
     """
@@ -192,6 +193,7 @@ class EpisodeContext:
         self.evaluating = evaluating
         self.observations: Dict[str, Any] = {}
         self.actions: Dict[str, Any] = {}
+        self.log_probs: Dict[str, float] = {}
         self.rewards: Dict[str, float] = {}
         self.action_masks: Dict[str, Any] = {}
         self.policies: Dict[str, str] = {}

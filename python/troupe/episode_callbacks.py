@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import signal
+import struct
 import time
 import traceback
 from typing import Any, Callable, Dict, List, Optional, Sequence
@@ -147,7 +148,7 @@ class EpisodeWatch:
         for index, acts_now in enumerate(acts):
             if acts_now and self._ids[index] not in context.policies:
                 player = self._players[index * shm.PLAYER_BYTES : (index + 1) * shm.PLAYER_BYTES]
-                context.policies[self._ids[index]] = bytes(player[1 : 1 + player[0]]).decode()
+                context.policies[self._ids[index]] = bytes(player[5 : 5 + player[4]]).decode()
         if not self._started:
             self._started = True
             self._call("on_episode_start", context)
@@ -193,6 +194,8 @@ class EpisodeWatch:
         context.observations = {agent: result.observations[index] for agent, index in seen}
         context.action_masks = {agent: result.action_masks[index] for agent, index in seen if result.action_masks[index] is not None}
         context.actions = {agent: action for agent, action in zip(self._ids, actions) if action is not None}
+        decided = [(agent, index) for index, agent in enumerate(self._ids) if agent in context.actions]
+        context.log_probs = {agent: struct.unpack_from("=f", self._players, index * shm.PLAYER_BYTES)[0] for agent, index in decided}
         context.rewards = {agent: float(result.rewards[index]) for index, agent in enumerate(self._ids) if agent in context.actions or agent in context.observations}
 
     def _note(self, adapter: Any, result: Any) -> None:

@@ -83,7 +83,8 @@ class Both(Callback):
         note(f"{ctx.kind}start {ctx.name} {sorted(ctx.policies.items())}")
 
     def on_episode_step(self, ctx):
-        assert set(ctx.actions) == set(ctx.rewards) == {"a", "b"}, vars(ctx)
+        assert set(ctx.actions) == set(ctx.log_probs) == set(ctx.rewards) == {"a", "b"}, vars(ctx)
+        assert all(-20 < log_prob < 0 for log_prob in ctx.log_probs.values()), vars(ctx)
         assert all(row.shape == (2,) for row in ctx.observations.values()), vars(ctx)
         ctx.sum += sum(ctx.rewards.values())
         note(f"{ctx.kind}step {ctx.name} {ctx.length}")
