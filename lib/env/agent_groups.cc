@@ -299,6 +299,8 @@ class GroupedEnv final : public EnvWrapper {
       if (kept_.done(0, member)) {
         done_[m] = 1;
         truncated_[m] = kept_.truncated(0, member) ? 1 : 0;
+      } else if (done_[m] != 0 && kept_.observed(0, member)) {
+        done_[m] = truncated_[m] = group_done_[g] = 0;  // it returns
       }
       in_play += done_[m] == 0 ? 1 : 0;
       any_truncated = any_truncated || truncated_[m] != 0;

@@ -192,6 +192,35 @@ TEST(AgentGroupsTest, AMemberThatIsDoneIsInactive) {
   EXPECT_EQ(env.got().reward(0, 0), 3);
 }
 
+TEST(AgentGroupsTest, MembersAndGroupsMayReturn) {
+  std::string acted;
+  Called env(Grouped(Play(SmallSpec(3),
+                          {{{0.1f, 0.2f, 0.3f}},
+                           {{kNone, 0.2f, 0.6f}, {}, {0}},
+                           {{0.4f, 0.2f, 0.7f}},
+                           {{0.5f, 0.2f, 0.7f}, {}, {0, 2}},
+                           {{kNone, 0.2f, kNone}},
+                           {{0.8f, 0.2f, 0.9f}},
+                           {{0.8f, 0.2f, 0.9f}}},
+                          &acted),
+                     kPair));
+  ASSERT_TRUE(env.Reset().ok());
+  ASSERT_TRUE(env.Step().ok());
+  EXPECT_THAT(env.Row(0), ElementsAre(0.6f, 0.6f, 0, 0));
+  ASSERT_TRUE(env.Step().ok());
+  EXPECT_THAT(env.Row(0), ElementsAre(0.7f, 0.7f, 0.4f, 0.4f)) << "the member is back";
+  ASSERT_TRUE(env.Step().ok());
+  EXPECT_NE(acted[0], '-');
+  EXPECT_TRUE(env.got().terminated(0, 0));
+  ASSERT_TRUE(env.Step().ok());
+  EXPECT_FALSE(env.got().observed(0, 0));
+  ASSERT_TRUE(env.Step().ok());
+  EXPECT_THAT(env.Row(0), ElementsAre(0.9f, 0.9f, 0.8f, 0.8f)) << "the group is back";
+  ASSERT_TRUE(env.Step().ok());
+  EXPECT_NE(acted[0], '-');
+  EXPECT_NE(acted[2], '-');
+}
+
 TEST(AgentGroupsTest, MasksStatesAndInfosOfTheMembers) {
   EnvSpec spec = SmallSpec(3);
   spec.possible_agents[0].has_action_mask = spec.possible_agents[2].has_action_mask = true;

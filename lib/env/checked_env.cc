@@ -129,10 +129,6 @@ class CheckedEnv::Writer final : public StepWriter {
   void* Observe(AgentSlot id) override {
     Slot* slot = Find(id, EnvRule::kObservedAgents, "observed");
     if (slot == nullptr) return scratch_.data();
-    if (slot->state == SlotState::kDone) {
-      Error(EnvRule::kObservedAgents, id, "was observed after it was done");
-      return scratch_.data();
-    }
     if (slot->row != nullptr) {
       Error(EnvRule::kObservedAgents, id, "was observed twice in one step");
       return scratch_.data();
@@ -456,7 +452,10 @@ absl::Status CheckedEnv::FinishCall(StepWriter& out) {
     if (slot.row != nullptr) {
       absl::Status status = CheckObserved(id);
       if (!status.ok()) return Fail(std::move(status));
-      if (slot.state == SlotState::kUnseen) ++live_;
+      if (slot.state == SlotState::kUnseen || slot.state == SlotState::kDone) {
+        ++live_;
+        slot.acted = false;
+      }
       slot.state = SlotState::kReady;
     } else if (slot.state == SlotState::kReady) {
       slot.state = SlotState::kWaiting;

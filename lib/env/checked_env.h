@@ -69,7 +69,7 @@ class CheckedEnv final : public MultiAgentEnv {
 
  private:
   class Writer;
-  /// States of an agent in an episode: kUnseen -> kReady <-> kWaiting; kReady, kWaiting -> kDone.
+  /// States of an agent in an episode: kUnseen -> kReady <-> kWaiting; kReady, kWaiting -> kDone -> kReady.
   enum class SlotState : uint8_t { kUnseen, kReady, kWaiting, kDone };
   struct Slot;
 

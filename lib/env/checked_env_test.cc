@@ -172,17 +172,38 @@ TEST(CheckedEnvTest, ObservedAgents) {
     ObserveAs(out, 1, 0);
     ObserveAs(out, 1, 0);
   });
+}
 
-  Harness harness(SmallSpec(2), [](int64_t t, ActionRows, StepWriter& out) {
-    ObserveAs(out, 0, 0);
-    ObserveAs(out, 1, 0);
+TEST(CheckedEnvTest, AnAgentThatIsObservedAfterItsEndReturns) {
+  // agent_1 has a last look at its end, returns at step 3 and ends once more; nobody is there after step 5.
+  Harness harness(SmallSpec(2), [](int64_t t, ActionRows actions, StepWriter& out) {
+    EXPECT_EQ(t > 0 && actions[1] != nullptr, t == 1 || t == 4 || t == 5) << t;
+    if (t == 4) out.AddReward(AgentSlot(1), 2);
+    if (t < 5) ObserveAs(out, 0, 0);
+    if (t != 2) ObserveAs(out, 1, 0);
     if (t == 1) out.TerminateAgent(AgentSlot(1));
+    if (t == 5) {
+      out.TruncateAgent(AgentSlot(0));
+      out.TruncateAgent(AgentSlot(1));
+    }
     return absl::OkStatus();
   });
-  ASSERT_TRUE(harness.Play(1).ok());  // a last observation of an agent that is done now is fine
-  const absl::Status status = harness.Step();
-  EXPECT_EQ(EnvRuleOf(status), EnvRule::kObservedAgents);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("agent agent_1, step 2: was observed after it was done"));
+  ASSERT_EQ(harness.Play(4), absl::OkStatus());
+  EXPECT_EQ(harness.buffers().reward(0, 1), 2.0f);
+  EXPECT_FALSE(harness.buffers().all_done(0));
+  ASSERT_EQ(harness.Step(), absl::OkStatus());
+  EXPECT_TRUE(harness.buffers().all_truncated(0)) << "both are counted once";
+
+  Harness rewarded(SmallSpec(2), [](int64_t t, ActionRows, StepWriter& out) {
+    ObserveAs(out, 0, 0);
+    if (t == 1) out.TerminateAgent(AgentSlot(1));
+    if (t == 2) out.AddReward(AgentSlot(1), 3);
+    ObserveAs(out, 1, 0);
+    return absl::OkStatus();
+  });
+  ASSERT_EQ(rewarded.Play(1), absl::OkStatus());
+  EXPECT_THAT(std::string(rewarded.Step().message()),
+              HasSubstr("agent agent_1, step 2: got the reward 3 after it was"));
 }
 
 TEST(CheckedEnvTest, ObservationValues) {

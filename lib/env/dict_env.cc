@@ -82,7 +82,8 @@ class SlotsOverDict final : public MultiAgentEnv {
     const bool all_old_style = ValueOr(step.dones, DictStep::kAll, false);
     for (const auto& [id, slot] : slots_) {
       uint8_t& done = done_[static_cast<size_t>(slot.value())];
-      if (done != 0) continue;
+      if (done != 0 && step.observations.count(id) == 0) continue;
+      done = 0;
       const bool old_style = ValueOr(step.dones, id, false);
       const bool limit = (old_style || all_old_style) && IsTimeLimit(step, id);
       any_limit = any_limit || limit;

@@ -85,7 +85,7 @@ std::string_view EnvRuleAdvice(EnvRule rule) {
     case EnvRule::kActions:
       return "Ask for actions by observing agents, and accept every action of their action space.";
     case EnvRule::kObservedAgents:
-      return "Observe an agent once a step, only with an id of the spec, and never after its end.";
+      return "Observe an agent once a step, only with an id of the spec.";
     case EnvRule::kObservationValue:
       return "Write every element of the observation, or widen the observation space to what the environment gives.";
     case EnvRule::kActionMask:

@@ -65,7 +65,8 @@ class FrameStackEnv final : public EnvWrapper {
   struct Agent {
     size_t frame_bytes = 0;
     std::vector<std::byte> past;  ///< the frames before the next one, oldest first; of images the last row
-    bool seen = false;            ///< in this episode
+    bool seen = false;            ///< in this trajectory
+    bool ended = false;           ///< in the call
     // Of images, whose frames become channels:
     size_t run_bytes = 0;           ///< of a pixel; 0: no image
     std::vector<std::byte> newest;  ///< where the environment writes
@@ -81,6 +82,14 @@ class FrameStackEnv final : public EnvWrapper {
       agent.row = static_cast<std::byte*>(out().Observe(slot));
       return agent.run_bytes > 0 ? agent.newest.data() : agent.row + agent.past.size();
     }
+    void TerminateAgent(AgentSlot slot) override {
+      owner_.agents_[static_cast<size_t>(slot.value())].ended = true;
+      out().TerminateAgent(slot);
+    }
+    void TruncateAgent(AgentSlot slot) override {
+      owner_.agents_[static_cast<size_t>(slot.value())].ended = true;
+      out().TruncateAgent(slot);
+    }
 
    private:
     FrameStackEnv& owner_;
@@ -89,7 +98,7 @@ class FrameStackEnv final : public EnvWrapper {
   StepWriter& BeginCall(StepWriter& out) override {
     for (Agent& agent : agents_) {
       agent.row = nullptr;
-      if (is_reset()) agent.seen = false;
+      if (std::exchange(agent.ended, false) || is_reset()) agent.seen = false;
     }
     writer_.Begin(out);
     return writer_;

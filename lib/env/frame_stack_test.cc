@@ -54,6 +54,27 @@ TEST(FrameStackTest, EachAgentSeesItsLastObservationsOldestFirst) {
   }
 }
 
+TEST(FrameStackTest, AnAgentThatReturnsHasNoFramesOfBefore) {
+  // agent_1 ends with a last look at step 1, and returns at step 3.
+  const auto returning = [] {
+    return std::make_unique<ScriptedEnv>(SmallSpec(2), [](int64_t t, ActionRows, StepWriter& out) {
+      testing::ObserveAs(out, 0, 0);
+      if (t == 1) out.TerminateAgent(AgentSlot(1));
+      if (t != 2) testing::ObserveAs(out, 1, 0.1f * static_cast<float>(t));
+      return absl::OkStatus();
+    });
+  };
+  Called env(*WithFrameStack(returning(), 2));
+  ASSERT_TRUE(env.Reset().ok());
+  ASSERT_TRUE(env.Step().ok());
+  EXPECT_THAT(env.Row(1), ElementsAre(0, 0, 0.1f, 0.1f));
+  ASSERT_TRUE(env.Step().ok());
+  ASSERT_TRUE(env.Step().ok());
+  EXPECT_THAT(env.Row(1), ElementsAre(0.3f, 0.3f, 0.3f, 0.3f));
+  ASSERT_TRUE(env.Step().ok());
+  EXPECT_THAT(env.Row(1), ElementsAre(0.3f, 0.3f, 0.4f, 0.4f));
+}
+
 /// An image of 10 x 10 pixels of two channels; pixel p has p + 10 t and p + 10 t + 100 at time t.
 std::unique_ptr<MultiAgentEnv> Pictures() {
   EnvSpec spec = SmallSpec(1);

@@ -39,7 +39,9 @@ using ActionRows = absl::Span<const space::ActionWord* const>;
 /// For an agent that is done (TerminateAgent or TruncateAgent, or the episode's end) the environment still calls
 /// Observe with its final observation when it has one; it then does not act again. Rewards add up until the agent's
 /// next observation. Every row may be written until the Reset or Step returns, and must be whole by then.
-/// Used by one thread, only during the call it was given to.
+///
+/// An agent that is observed in a later Step than the one in which it ended returns: a new trajectory of it begins,
+/// with nothing remembered, played by the same policy. Used by one thread, only during the call it was given to.
 class StepWriter {
  public:
   virtual ~StepWriter() = default;
@@ -55,7 +57,7 @@ class StepWriter {
   virtual float* State(AgentSlot slot) = 0;
   /// Adds to the agent's reward since its last action; in any Step from that action on, ready or not, but before the
   /// agent's Observe of the same call. What comes before its first action belongs to no action: it counts into its
-  /// return alone. Not at Reset, not for an agent that was done before.
+  /// return alone. Not at Reset, nor for an agent that is done, up to the Step after the one in which it returns.
   virtual void AddReward(AgentSlot slot, float reward) = 0;
   /// The agent's trajectory ends: by the task (terminated), or by a limit (truncated: its value is bootstrapped).
   virtual void TerminateAgent(AgentSlot slot) = 0;

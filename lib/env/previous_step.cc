@@ -82,7 +82,8 @@ class PreviousStepEnv final : public EnvWrapper {
     std::vector<space::ActionLeaf> leaves;
     std::vector<float> action;  ///< the last one; empty: not observed
     double reward = 0;          ///< since its last observation
-    bool seen = false;          ///< in this episode
+    bool seen = false;          ///< in this trajectory
+    bool ended = false;         ///< in the call
   };
 
   class Writer final : public ForwardingWriter {
@@ -103,6 +104,14 @@ class PreviousStepEnv final : public EnvWrapper {
     void AddReward(AgentSlot slot, float reward) override {
       owner_.agent(slot).reward += static_cast<double>(reward);
       out().AddReward(slot, reward);
+    }
+    void TerminateAgent(AgentSlot slot) override {
+      owner_.agent(slot).ended = true;
+      out().TerminateAgent(slot);
+    }
+    void TruncateAgent(AgentSlot slot) override {
+      owner_.agent(slot).ended = true;
+      out().TruncateAgent(slot);
     }
 
    private:
@@ -136,7 +145,7 @@ class PreviousStepEnv final : public EnvWrapper {
   StepWriter& BeginCall(StepWriter& out) override {
     for (Agent& agent : agents_) {
       agent.row = nullptr;
-      if (!is_reset()) continue;
+      if (!std::exchange(agent.ended, false) && !is_reset()) continue;
       std::fill(agent.action.begin(), agent.action.end(), 0.0f);
       agent.reward = 0;
       agent.seen = false;

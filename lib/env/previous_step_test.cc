@@ -59,6 +59,28 @@ TEST(PreviousStepTest, AgentsObserveTheirLastActionAndWhatItBrought) {
   }
 }
 
+TEST(PreviousStepTest, AnAgentThatReturnsHasDoneNothing) {
+  const auto returning = [] {
+    return std::make_unique<ScriptedEnv>(SmallSpec(2), [](int64_t t, ActionRows, StepWriter& out) {
+      testing::ObserveAs(out, 0, 0);
+      if (t == 1) {
+        out.AddReward(AgentSlot(1), 7);
+        out.TruncateAgent(AgentSlot(1));
+      }
+      if (t != 2) testing::ObserveAs(out, 1, 0);
+      return absl::OkStatus();
+    });
+  };
+  Called env(*WithPreviousStep(returning(), kBoth));
+  ASSERT_TRUE(env.Reset().ok());
+  env.action(1)[0].i32 = 1;
+  ASSERT_TRUE(env.Step().ok());
+  EXPECT_THAT(env.Row(1), ElementsAre(0, 0, 0, 1, 0, 7)) << "its last look";
+  ASSERT_TRUE(env.Step().ok());
+  ASSERT_TRUE(env.Step().ok());
+  EXPECT_THAT(env.Row(1), ElementsAre(0, 0, 0, 0, 0, 0));
+}
+
 TEST(PreviousStepTest, EitherAlone) {
   Called action(*WithPreviousStep(TwoPaces(), {.action = true}));
   ASSERT_TRUE(action.Reset().ok());

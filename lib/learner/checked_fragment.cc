@@ -17,7 +17,8 @@ int64_t Bytes(const MultiAgentBatch& batch) {
     bytes += sizeof(entry) + entry.agents.size() * sizeof(sample::AgentEntry);
   }
   for (const sample::FinishedEpisode& entry : batch.finished) {
-    bytes += sizeof(entry) + 4 * (entry.returns.size() + entry.policies.size() + entry.infos.size());
+    bytes += sizeof(entry) +
+             4 * (entry.returns.size() + entry.policies.size() + entry.infos.size() + entry.trajectories.size());
   }
   return static_cast<int64_t>(bytes);
 }

@@ -22,9 +22,7 @@ std::optional<double> Spread::mean() const {
 
 void EpisodeStats::Add(double length_of, absl::Span<const double> returns,
                        absl::Span<const policy::PolicySlot> played_by) {
-  double sum = 0;
-  for (const double value : returns) sum += std::isnan(value) ? 0 : value;
-  Add(sum, length_of, returns, played_by);
+  Add(ReturnSum(returns, {}), length_of, returns, played_by);
 }
 
 void EpisodeStats::Add(double sum, double length_of, absl::Span<const double> returns,
@@ -40,6 +38,15 @@ void EpisodeStats::Add(double sum, double length_of, absl::Span<const double> re
     if (policies.Contains(policy)) policies[policy].Add(returns[slot]);
   }
   if (const std::optional<double> mean = of_agents.mean()) return_mean.Add(*mean);
+}
+
+double ReturnSum(absl::Span<const double> returns, absl::Span<const int32_t> trajectories) {
+  double sum = 0;
+  for (size_t slot = 0; slot < returns.size(); ++slot) {
+    if (std::isnan(returns[slot])) continue;
+    sum += trajectories.empty() ? returns[slot] : returns[slot] * trajectories[slot];
+  }
+  return sum;
 }
 
 bool ReturnsDiffer(absl::Span<const float> returns) {

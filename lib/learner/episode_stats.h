@@ -43,10 +43,14 @@ struct EpisodeStats {
   /// An episode: returns by agent slot, NaN for who was not in it, and who played them, kNoPolicy: nobody known. Agents
   /// and policies beyond those it was made for are left out.
   void Add(double length, absl::Span<const double> returns, absl::Span<const policy::PolicySlot> policies);
-  /// The same with a sum that is known better.
+  /// The same with a sum that is known better: of agents that returned `returns` has means.
   void Add(double return_sum, double length, absl::Span<const double> returns,
            absl::Span<const policy::PolicySlot> policies);
 };
+
+/// An episode's return of all agents together: `returns` by agent slot, NaN for who was not in it, are means over the
+/// so many trajectories of an agent (empty: one each).
+double ReturnSum(absl::Span<const double> returns, absl::Span<const int32_t> trajectories);
 
 /// Whether two agents of an episode got different returns, by more than the rounding of a common reward.
 bool ReturnsDiffer(absl::Span<const float> returns);

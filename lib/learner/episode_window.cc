@@ -10,12 +10,6 @@ namespace {
 
 constexpr double kAbsent = std::numeric_limits<double>::quiet_NaN();
 
-double Sum(absl::Span<const double> returns) {
-  double sum = 0;
-  for (const double value : returns) sum += std::isnan(value) ? 0 : value;
-  return sum;
-}
-
 }  // namespace
 
 EpisodeWindow::EpisodeWindow(int32_t num_agents, int32_t num_infos) : num_agents_(num_agents), num_infos_(num_infos) {}
@@ -44,7 +38,7 @@ void EpisodeWindow::Add(std::vector<sample::FinishedEpisode> finished, bool by_s
     Episode episode;
     episode.length = from.length;
     episode.returns.assign(from.returns.begin(), from.returns.end());
-    episode.return_sum = Sum(episode.returns);
+    episode.return_sum = ReturnSum(episode.returns, from.trajectories);
     episode.policies = from.policies;
     episode.infos.assign(from.infos.begin(), from.infos.end());
     episode.by_stranger = by_strangers;

@@ -56,6 +56,17 @@ TEST(EpisodeWindowTest, MeansPerAgentAndPolicy) {
   EXPECT_DOUBLE_EQ(*window.info(0), 4) << "NaN: never set";
 }
 
+TEST(EpisodeWindowTest, OfAnAgentThatReturnedTheSumCountsAllTrajectories) {
+  EpisodeWindow window(2, 1);
+  sample::FinishedEpisode episode = Episode(0, 0, {1, 4}, {0, 0}, 10, kNaN);
+  episode.trajectories = {1, 3};
+  window.Add({episode});
+  const EpisodeStats stats = window.Stats(1);
+  EXPECT_DOUBLE_EQ(*stats.return_sum.mean(), 13);
+  EXPECT_DOUBLE_EQ(*stats.agents[1].mean(), 4);
+  EXPECT_DOUBLE_EQ(*stats.return_mean.mean(), 2.5);
+}
+
 TEST(EpisodeWindowTest, KeepsTheLastHundredWhateverTheOrderOfArrival) {
   // 60 environments end two episodes each: the first of every one, then the second; 20 of the first fall out.
   std::vector<sample::FinishedEpisode> finished;

@@ -104,6 +104,8 @@ struct TrainSegment {
   base::AgentSlot slot;
   bool truncated = false;  ///< a limit ended it; else one with a final row was cut, and goes on in a later batch
   bool trains = true;      ///< false: policies_to_train leaves the trajectory out; the agent mask of its rows is 0, too
+
+  bool goes_on() const { return final_row >= 0 && !truncated; }
 };
 
 /// Consecutive rows of one segment that networks that remember read one after another, and are differentiated through.

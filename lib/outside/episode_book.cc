@@ -153,8 +153,10 @@ absl::Status EpisodeBook::CheckTurnsLocked(const Episode& episode, const Checked
     const auto slot = static_cast<size_t>(agent.slot.value());
     const AgentPhase phase = episode.agents[slot];
     const char* what = nullptr;
-    if (phase == AgentPhase::kDone) {
+    if (phase == AgentPhase::kDone && !agent.acts()) {
       what = "is done in this episode";
+    } else if (phase == AgentPhase::kDone && agent.reward != 0) {
+      what = "is done in this episode, expected no reward with the observation with which it returns";
     } else if (phase == AgentPhase::kUnseen && !agent.acts()) {
       what = "has never acted in this episode, expected its first observation";
     } else if (phase == AgentPhase::kUnseen && agent.reward != 0) {

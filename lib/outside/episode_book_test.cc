@@ -134,10 +134,15 @@ TEST_F(EpisodeBookTest, WhatIsRefusedChangesNothing) {
   ASSERT_TRUE(Finish().ok());
   EXPECT_EQ(buffers_.reward(0, 0), 0.0f) << "of two refused calls";
   ASSERT_TRUE(Act({1}).ok());
-  EXPECT_EQ(Ask(id, {Saw("a"), Saw("b")})->status(),
+  AgentReport late = Saw("a");
+  late.reward = 1;
+  EXPECT_EQ(Ask(id, {late, Saw("b")})->status(),
+            absl::FailedPreconditionError(
+                "agent \"a\" is done in this episode, expected no reward with the observation with which it returns"));
+  EXPECT_EQ(Ask(id, {leaves, Saw("b")})->status(),
             absl::FailedPreconditionError("agent \"a\" is done in this episode"));
   EXPECT_EQ(book_.LogReturns(id, {{"a", 1}}), absl::FailedPreconditionError("agent \"a\" is done in this episode"));
-  EXPECT_TRUE(absl::IsUnknown(Ask(id, {Saw("b")})->status())) << "the next call is served";
+  EXPECT_TRUE(absl::IsUnknown(Ask(id, {Saw("a"), Saw("b")})->status())) << "the agent returns, and the call is served";
 }
 
 // With another one the learner would refuse the fragment.

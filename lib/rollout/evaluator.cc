@@ -34,13 +34,21 @@ MeanStd MeanAndStd(const std::vector<double>& values) {
 
 double EvaluatedEpisode::return_sum() const {
   double sum = 0;
-  for (const double value : returns) sum += std::isnan(value) ? 0 : value;
+  for (size_t slot = 0; slot < returns.size(); ++slot) {
+    if (!std::isnan(returns[slot])) sum += trajectories.empty() ? returns[slot] : returns[slot] * trajectories[slot];
+  }
   return sum;
 }
 
 double EvaluatedEpisode::return_mean() const {
-  const auto appeared = std::count_if(returns.begin(), returns.end(), [](double value) { return !std::isnan(value); });
-  return appeared == 0 ? 0 : return_sum() / static_cast<double>(appeared);
+  double sum = 0;
+  int64_t appeared = 0;
+  for (const double value : returns) {
+    if (std::isnan(value)) continue;
+    sum += value;
+    ++appeared;
+  }
+  return appeared == 0 ? 0 : sum / static_cast<double>(appeared);
 }
 
 EvaluationResult Aggregate(const env::EnvSpec& spec, std::vector<EvaluatedEpisode> episodes) {
@@ -80,8 +88,10 @@ struct Evaluator::Place {
   int64_t number = -1;  // of its episode; -1: idle
   int64_t step = 0;
   std::vector<policy::PolicySlot> policy;  // by agent slot; kNoPolicy: not seen yet
-  std::vector<double> returns;
-  std::vector<double> info_sum;  // by info column
+  std::vector<double> returns;             // of all trajectories
+  std::vector<int32_t> trajectories;       // that have begun
+  std::vector<uint8_t> ended;              // the last one of it has
+  std::vector<double> info_sum;            // by info column
   std::vector<int64_t> info_count;
   std::vector<int64_t> row;  // of a ready agent, in the rows of its policy
   std::vector<const space::ActionWord*> actions;
@@ -132,6 +142,8 @@ absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(RolloutConfig confi
     auto place = std::make_unique<Place>();
     place->policy.resize(num_agents);
     place->returns.resize(num_agents);
+    place->trajectories.resize(num_agents);
+    place->ended.resize(num_agents);
     place->info_sum.resize(evaluator->config_.env_spec.info_columns.size());
     place->info_count.resize(place->info_sum.size());
     place->row.resize(num_agents);
@@ -179,6 +191,8 @@ absl::Status Evaluator::ResetPlace(size_t place, uint64_t seed) {
   p.step = 0;
   std::fill(p.policy.begin(), p.policy.end(), policy::kNoPolicy);
   std::fill(p.returns.begin(), p.returns.end(), 0.0);
+  std::fill(p.trajectories.begin(), p.trajectories.end(), 1);
+  std::fill(p.ended.begin(), p.ended.end(), uint8_t{0});
   std::fill(p.info_sum.begin(), p.info_sum.end(), 0.0);
   std::fill(p.info_count.begin(), p.info_count.end(), 0);
   std::fill(p.memory.begin(), p.memory.end(), 0.0f);
@@ -222,6 +236,11 @@ absl::Status Evaluator::MapAgent(Place& p, size_t slot) {
   return absl::OkStatus();
 }
 
+void Evaluator::BeginTrajectory(Place& p, size_t slot) const {
+  ++p.trajectories[slot];
+  std::fill_n(p.memory.begin() + static_cast<int64_t>(slot * memory_size_), memory_size_, 0.0f);
+}
+
 absl::Status Evaluator::Gather(size_t place) {
   Place& p = *places_[place];
   const int env = static_cast<int>(place);
@@ -233,6 +252,7 @@ absl::Status Evaluator::Gather(size_t place) {
     if (!buffers_.ready(env, index)) continue;
     any_ready = true;
     if (p.policy[slot] == policy::kNoPolicy) TROUPE_RETURN_IF_ERROR(MapAgent(p, slot));
+    if (std::exchange(p.ended[slot], uint8_t{0}) != 0) BeginTrajectory(p, slot);
     const policy::PolicySlot policy = p.policy[slot];
     Rows& rows = *rows_[policy];
     p.row[slot] = rows.count++;
@@ -338,6 +358,7 @@ absl::Status Evaluator::StepPlace(size_t place, std::vector<EvaluatedEpisode>& e
     // Rewarded before it was ever observed.
     if (reward != 0.0 && p.policy[slot] == policy::kNoPolicy) TROUPE_RETURN_IF_ERROR(MapAgent(p, slot));
     p.returns[slot] += reward;
+    if (buffers_.done(env, static_cast<int32_t>(slot))) p.ended[slot] = 1;
   }
   CountInfos(place);
   const bool ended = buffers_.all_done(env);
@@ -349,9 +370,10 @@ absl::Status Evaluator::StepPlace(size_t place, std::vector<EvaluatedEpisode>& e
   episode.cut = !ended;
   episode.seed = env::EpisodeSeed{seed, EnvIdOf(p.number), 0}.ResetSeed();
   episode.policies = p.policy;
+  episode.trajectories = p.trajectories;
   for (size_t slot = 0; slot < p.policy.size(); ++slot) {
     episode.returns.push_back(p.policy[slot] == policy::kNoPolicy ? std::numeric_limits<double>::quiet_NaN()
-                                                                  : p.returns[slot]);
+                                                                  : p.returns[slot] / p.trajectories[slot]);
   }
   for (size_t column = 0; column < p.info_sum.size(); ++column) {
     episode.infos.push_back(p.info_sum[column] / static_cast<double>(p.info_count[column]));  // 0 of 0 is NaN

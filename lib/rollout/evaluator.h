@@ -56,16 +56,20 @@ struct MeanStd {
 };
 
 struct EvaluatedEpisode {
-  int64_t length = 0;           ///< env steps
-  std::vector<double> returns;  ///< by agent slot, undiscounted; NaN for agents that never appeared
+  int64_t length = 0;  ///< env steps
+  /// By agent slot, undiscounted; the mean of its trajectories where the agent ended and returned; NaN for agents that
+  /// never appeared.
+  std::vector<double> returns;
   /// By agent slot: who played it; kNoPolicy for agents that never appeared.
   std::vector<policy::PolicySlot> policies;
-  std::vector<double> infos;  ///< by info column: mean over agents and steps; NaN when never set
-  uint64_t seed = 0;          ///< its env::EpisodeSeed::ResetSeed
-  bool cut = false;           ///< it had not ended after EvaluationRequest::max_episode_steps
+  std::vector<double> infos;               ///< by info column: mean over agents and steps; NaN when never set
+  uint64_t seed = 0;                       ///< its env::EpisodeSeed::ResetSeed
+  bool cut = false;                        ///< it had not ended after EvaluationRequest::max_episode_steps
+  std::vector<int32_t> trajectories = {};  ///< by agent slot; empty: one each, no agent has returned
 
-  /// Over the agents that appeared; 0 when none did.
+  /// Over the agents that appeared, all trajectories of each; 0 when none did.
   double return_sum() const;
+  /// Over the agents that appeared, by what `returns` has; 0 when none did.
   double return_mean() const;
 };
 
@@ -132,6 +136,8 @@ class Evaluator {
   absl::Status Show(size_t place, bool over) const;
   absl::Status StartEpisode(size_t place, int64_t number, uint64_t seed);
   absl::Status Gather(size_t place);
+  /// One more of an agent that had ended: it remembers nothing.
+  void BeginTrajectory(Place& place, size_t slot) const;
   absl::Status ResetPlace(size_t place, uint64_t seed);
   /// Those that agents were given in a reset or step.
   void CountInfos(size_t place);

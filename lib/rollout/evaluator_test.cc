@@ -267,6 +267,22 @@ TEST(EvaluatorTest, AddsUpRewardsAndSteps) {
   EXPECT_EQ(result.each[0].policies, policy::SlotsForTesting({0, 0, -1}));
 }
 
+TEST(EvaluatorTest, AnAgentThatReturnsHasSeveralTrajectories) {
+  const Script script = {
+      {.observe = {0, 1}},
+      {.observe = {0, 1}, .rewards = {{1, 5.0f}}, .terminate = {1}},
+      {.observe = {0}, .rewards = {{0, 1.0f}}},
+      {.observe = {0, 1}},
+      {.observe = {0, 1}, .rewards = {{1, 3.0f}}, .terminate_all = true},
+  };
+  const RolloutConfig config = ScriptedConfig({}, [=] { return MakeScriptedEnv({}, script); });
+  const EvaluationResult result = Evaluate(config, 1, {.episodes = 2});
+  EXPECT_EQ(result.agents[1].episode_return.mean, 4) << "the mean of 5 and 3";
+  EXPECT_EQ(result.each[0].trajectories, std::vector<int32_t>({1, 2}));
+  EXPECT_EQ(result.return_sum.mean, 9) << "all that was given";
+  EXPECT_EQ(result.return_mean.mean, 2.5);
+}
+
 TEST(EvaluatorTest, AnEpisodeIsToldWithTheSeedThatItsResetGot) {
   const auto seeds = [](int num_envs, const EvaluationRequest& request) {
     std::vector<uint64_t> each;

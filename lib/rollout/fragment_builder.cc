@@ -180,10 +180,17 @@ void FragmentBuilder::AddFinished(const Lane& lane) {
   entry.length = lane.step;
   entry.returns.clear();
   entry.policies.clear();
+  entry.trajectories.clear();
   entry.infos.clear();
+  bool any_returned = false;
   for (const AgentState& agent : lane.agents) {
-    entry.returns.push_back(agent.policy == policy::kNoPolicy ? kNan : static_cast<float>(agent.episode_return));
+    entry.returns.push_back(
+        agent.policy == policy::kNoPolicy ? kNan : static_cast<float>(agent.episode_return / agent.trajectories));
     entry.policies.push_back(agent.policy);
+    any_returned = any_returned || agent.trajectories > 1;
+  }
+  for (size_t slot = 0; any_returned && slot < lane.agents.size(); ++slot) {
+    entry.trajectories.push_back(lane.agents[slot].trajectories);
   }
   for (size_t i = 0; i < lane.info_sum.size(); ++i) {
     entry.infos.push_back(lane.info_count[i] == 0

@@ -33,6 +33,7 @@ class FragmentBuilder::Writer final : public env::StepWriter {
     const auto index = static_cast<size_t>(slot.value());
     AgentState& agent = lane_->agent(slot);
     if (agent.policy == policy::kNoPolicy && !Map(slot, agent)) return &scratch_obs_[index * builder_.widest_obs_];
+    if (agent.phase == AgentPhase::kDone) BeginAgain(agent);
     PolicyColumns& columns = builder_.Columns(agent);
     agent.next_row = columns.AddRow();
     agent.observed = true;
@@ -96,6 +97,15 @@ class FragmentBuilder::Writer final : public env::StepWriter {
   }
 
  private:
+  /// A trajectory more of an agent that had ended.
+  static void BeginAgain(AgentState& agent) {
+    agent.phase = AgentPhase::kUnseen;
+    agent.end = AgentEnd::kNone;
+    agent.decisions = 0;
+    agent.decided_at = 0;
+    ++agent.trajectories;
+  }
+
   void End(env::AgentSlot slot, AgentEnd end) {
     lane_->agent(slot).end = end;
     lane_->agent_ended = true;

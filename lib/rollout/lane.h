@@ -15,12 +15,12 @@
 
 namespace troupe::rollout {
 
-/// Where an agent stands in its episode: kUnseen -> kReady <-> kPending; kReady, kPending -> kDone.
+/// Where an agent stands in its episode: kUnseen -> kReady <-> kPending; kReady, kPending -> kDone -> kReady.
 enum class AgentPhase : uint8_t {
   kUnseen,   ///< not observed yet
   kReady,    ///< observed, acts next
   kPending,  ///< acted, not observed since
-  kDone,     ///< its trajectory is over
+  kDone,     ///< its trajectory is over; observed again it begins another
 };
 
 /// How an agent's trajectory ended in an environment's call.
@@ -39,9 +39,10 @@ struct AgentState {
   int64_t next_row = -1;  ///< the row of its observation in the current call
   int64_t last_row = -1;  ///< its last complete row in the segment
   int32_t segment = -1;
-  int32_t decisions = 0;   ///< that it has made in its episode
-  int32_t decided_at = 0;  ///< env steps that its episode had when it made the last of them
-  double episode_return = 0;
+  int32_t decisions = 0;      ///< that it has made in its trajectory
+  int32_t decided_at = 0;     ///< env steps that its episode had when it made the last of them
+  int32_t trajectories = 1;   ///< of the episode, the present one included
+  double episode_return = 0;  ///< of all of them
 };
 
 /// What an agent takes along from one fragment to the next.

@@ -74,6 +74,7 @@ void ExpectSame(const MultiAgentBatch& a, const MultiAgentBatch& b) {
     EXPECT_EQ(a.finished[i].policies, b.finished[i].policies);
     ExpectSameBits(a.finished[i].returns, b.finished[i].returns);
     ExpectSameBits(a.finished[i].infos, b.finished[i].infos);
+    EXPECT_EQ(a.finished[i].trajectories, b.finished[i].trajectories);
   }
   for (const auto& field : kStepFields) ExpectSameColumn(a.*(field.view), b.*(field.view), field.name);
   ASSERT_EQ(a.policies.size(), b.policies.size());
@@ -118,6 +119,22 @@ v1::WorkerMessage ParseWhole(const std::string& bytes) {
   v1::WorkerMessage message;
   EXPECT_TRUE(message.ParseFromString(bytes));
   return message;
+}
+
+TEST(FragmentCodecTest, TrajectoriesOfAgentsThatReturnedGoAlong) {
+  const sample::BatchSchema schema = sample::RandomSchema(1);
+  MultiAgentBatch batch = *sample::RandomBatch(schema, 1, {3, 11});
+  const size_t agents = schema.agent_ids.size();
+  batch.finished.resize(1);
+  batch.finished[0].length = 9;
+  batch.finished.push_back(batch.finished[0]);
+  batch.finished[1].trajectories.assign(agents, 3);
+  const auto encoded = EncodeFragment(1, std::make_shared<MultiAgentBatch>(batch));
+  ASSERT_TRUE(encoded.ok()) << encoded.status();
+  const auto decoded = Receiver(schema).Receive(*SliceList::From(encoded->message));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ((*decoded)->finished[0].trajectories, std::vector<int32_t>(agents, 1));
+  EXPECT_EQ((*decoded)->finished[1].trajectories, std::vector<int32_t>(agents, 3));
 }
 
 TEST(FragmentCodecTest, RoundTripOfEverythingABatchCanHold) {
@@ -348,6 +365,9 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{"RaggedFinished",
                 [](v1::WorkerMessage& m) { m.mutable_fragment()->mutable_finished()->add_returns(1); }, kInvalid,
                 "finished.returns"},
+        Hostile{"RaggedTrajectories",
+                [](v1::WorkerMessage& m) { m.mutable_fragment()->mutable_finished()->add_trajectories(1); }, kInvalid,
+                "finished.trajectories"},
         Hostile{"FieldsBeyondTheLimit",
                 [](v1::WorkerMessage& m) {
                   m.mutable_fragment()->mutable_episodes()->mutable_agent_slot()->Resize(2'000'000, 1);

@@ -150,6 +150,9 @@ absl::Status ReadFinished(const v1::FinishedEpisodes& table, const sample::Batch
   if (table.infos_size() != episodes * schema.num_info_columns) {
     return Mismatch("finished.infos", table.infos_size(), episodes * schema.num_info_columns);
   }
+  if (table.trajectories_size() != 0 && table.trajectories_size() != episodes * agents) {
+    return Mismatch("finished.trajectories", table.trajectories_size(), episodes * agents);
+  }
   batch->finished.resize(static_cast<size_t>(episodes));
   for (int i = 0; i < episodes; ++i) {
     sample::FinishedEpisode& episode = batch->finished[static_cast<size_t>(i)];
@@ -163,6 +166,9 @@ absl::Status ReadFinished(const v1::FinishedEpisodes& table, const sample::Batch
     for (auto policy = policies; policy != policies + agents; ++policy) episode.policies.emplace_back(*policy);
     const auto infos = table.infos().begin() + i * schema.num_info_columns;
     episode.infos.assign(infos, infos + schema.num_info_columns);
+    if (table.trajectories_size() == 0) continue;
+    const auto trajectories = table.trajectories().begin() + i * agents;
+    episode.trajectories.assign(trajectories, trajectories + agents);
   }
   return absl::OkStatus();
 }

@@ -67,6 +67,8 @@ void FillEpisodes(const sample::MultiAgentBatch& batch, v1::Fragment* header) {
   }
   if (!batch.finished.empty()) {
     v1::FinishedEpisodes* table = header->mutable_finished();
+    const bool any_returned = std::any_of(batch.finished.begin(), batch.finished.end(),
+                                          [](const auto& episode) { return !episode.trajectories.empty(); });
     for (const sample::FinishedEpisode& episode : batch.finished) {
       table->add_env_id(episode.env_id.value());
       table->add_episode(episode.episode);
@@ -74,6 +76,12 @@ void FillEpisodes(const sample::MultiAgentBatch& batch, v1::Fragment* header) {
       table->mutable_returns()->Add(episode.returns.begin(), episode.returns.end());
       for (const policy::PolicySlot policy : episode.policies) table->add_policies(policy.value());
       table->mutable_infos()->Add(episode.infos.begin(), episode.infos.end());
+      if (!any_returned) continue;
+      if (episode.trajectories.empty()) {
+        table->mutable_trajectories()->Resize(table->returns_size(), 1);
+      } else {
+        table->mutable_trajectories()->Add(episode.trajectories.begin(), episode.trajectories.end());
+      }
     }
   }
 }

@@ -23,7 +23,9 @@ void EpisodeCallbacks::OnEnded(absl::Span<const sample::FinishedEpisode> episode
     for (size_t slot = 0; slot < episode.policies.size(); ++slot) {
       const policy::PolicySlot policy = episode.policies[slot];
       if (policy == policy::kNoPolicy) continue;
-      told.parts.push_back({agents_[slot].id.value(), policies[policy].id.value(), episode.returns[slot]});
+      const float trajectories = episode.trajectories.empty() ? 1 : static_cast<float>(episode.trajectories[slot]);
+      told.parts.push_back(
+          {agents_[slot].id.value(), policies[policy].id.value(), episode.returns[slot] * trajectories});
     }
   }
   teller_->Tell(ended);

@@ -83,7 +83,7 @@ std::string CutText(const rollout::EvaluationResult& result, int64_t max_episode
 learner::EpisodeStats StatsOf(const rollout::EvaluationResult& result, size_t num_policies) {
   learner::EpisodeStats stats(result.agents.size(), num_policies);
   for (const rollout::EvaluatedEpisode& episode : result.each) {
-    stats.Add(static_cast<double>(episode.length), episode.returns, episode.policies);
+    stats.Add(episode.return_sum(), static_cast<double>(episode.length), episode.returns, episode.policies);
   }
   for (const rollout::EvaluatedInfo& info : result.infos) stats.infos.emplace_back(info.column, info.value.mean);
   return stats;

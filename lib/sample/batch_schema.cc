@@ -134,6 +134,11 @@ absl::Status CheckEpisodes(const MultiAgentBatch& batch, const BatchSchema& sche
                                                      entry.policies.size(), " policies, expected one for each of ",
                                                      schema.agent_ids.size(), " agents"));
     }
+    if (!entry.trajectories.empty() && entry.trajectories.size() != schema.agent_ids.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(where(), ": has ", entry.trajectories.size(),
+                                                     " numbers of trajectories, expected none or ",
+                                                     schema.agent_ids.size()));
+    }
     if (static_cast<int64_t>(entry.infos.size()) != schema.num_info_columns) {
       return absl::InvalidArgumentError(
           absl::StrCat(where(), ": has ", entry.infos.size(), " infos, expected ", schema.num_info_columns));

@@ -217,6 +217,23 @@ void AddFinished(std::vector<Hostile>& t) {
                "the return of agent slot 0 is -1.001e+12, expected -1e+12 to 1e+12"});
   t.push_back({"return beyond belief of an agent that nobody plays any more",
                [](auto& b) { b.finished[0].returns[1] = 1e38f; }, "the return of agent slot 1 is 1e+38"});
+  t.push_back({"trajectories", [](auto& b) { b.finished[0].trajectories = {1}; }, "expected none or 2", true});
+  t.push_back({"no trajectory",
+               [](auto& b) {
+                 b.finished[0].trajectories = {0, 1};
+               },
+               "finished episode 3 of env 0: agent slot 0 has 0 trajectories, expected 1 to 2"});
+  t.push_back({"more trajectories than steps",
+               [](auto& b) {
+                 b.finished[0].trajectories = {1, 3};
+               },
+               "agent slot 1 has 3 trajectories, expected 1 to 2"});
+  t.push_back({"returns beyond belief together",
+               [](auto& b) {
+                 b.finished[0].trajectories = {2, 1};
+                 b.finished[0].returns[0] = 6e11f;
+               },
+               "the returns of agent slot 0 sum up to 1.2e+12"});
   t.push_back({"infinite info", [](auto& b) { b.finished[1].infos[0] = -kInf; }, "an info is infinite"});
 }
 

@@ -57,10 +57,13 @@ struct EpisodeEntry {
 struct FinishedEpisode {
   base::EnvId env_id;
   uint32_t episode = 0;
-  int32_t length = 0;          ///< env steps
-  std::vector<float> returns;  ///< by agent slot, undiscounted sum of rewards; NaN for agents that never appeared
+  int32_t length = 0;  ///< env steps
+  /// By agent slot, undiscounted sum of rewards; the mean of its trajectories where the agent ended and returned; NaN
+  /// for agents that never appeared.
+  std::vector<float> returns;
   std::vector<policy::PolicySlot> policies;  ///< by agent slot: who played it, kNoPolicy for those
-  std::vector<float> infos;  ///< by EnvSpec::info_columns: mean over agents and steps; NaN when never set
+  std::vector<float> infos;                ///< by EnvSpec::info_columns: mean over agents and steps; NaN when never set
+  std::vector<int32_t> trajectories = {};  ///< by agent slot; empty: one each, no agent has returned
 };
 
 /// Why a segment ends. In the segments column.

@@ -93,6 +93,18 @@ absl::Status CheckFinished(const FinishedEpisode& entry, const BatchLimits& limi
                                                    ", expected ", -limits.max_abs_return, " to ", limits.max_abs_return,
                                                    " (env.max_abs_return)"));
   }
+  for (size_t slot = 0; slot < entry.trajectories.size(); ++slot) {
+    const int32_t count = entry.trajectories[slot];
+    if (count < 1 || count > std::max(entry.length, 1)) {
+      return absl::InvalidArgumentError(absl::StrCat(where(), ": agent slot ", slot, " has ", count,
+                                                     " trajectories, expected 1 to ", std::max(entry.length, 1)));
+    }
+    if (std::abs(entry.returns[slot]) * static_cast<float>(count) > limits.max_abs_return) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where(), ": the returns of agent slot ", slot, " sum up to ", entry.returns[slot] * static_cast<float>(count),
+          ", expected ", -limits.max_abs_return, " to ", limits.max_abs_return, " (env.max_abs_return)"));
+    }
+  }
   // NaN says "never set"; infinities say nothing.
   if (std::any_of(entry.infos.begin(), entry.infos.end(), [](float value) { return std::isinf(value); })) {
     return absl::InvalidArgumentError(absl::StrCat(where(), ": an info is infinite"));

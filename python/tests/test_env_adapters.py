@@ -204,7 +204,6 @@ class ParallelTest(unittest.TestCase):
                 adapter.reset(1)
                 self.assertRaisesRegex(EnvAdapterError, message, adapter.step, [0, 0])
         for step, message in [
-            (({"a": obs(1), "b": obs(1)}, {}, {}, {}, {}), "agent a, step 2: returned after its end"),
             (({"b": obs(1)}, {"a": 1.0}, {}, {}, {}), "agent a, step 2: the reward 1.0 came after its end"),
         ]:
             adapter = adapt("x", Parallel([first, ({"b": obs(1)}, {}, {"a": True}, {}, {}), step]))

@@ -257,16 +257,19 @@ class AgentsThatStayTest(unittest.TestCase):
                     self.assertEqual((shown(result), result.infos), (row([None, 2], [0, 1], ["", ""]), [None, None]))
                     self.assertEqual(shown(adapter.step([None, 1])), row([None, 3], [0, 0], ["", "T"], "T"))
 
-    def test_without_the_flag_they_have_come_back_which_is_refused(self):
+    def test_without_the_flag_they_return_and_it_is_said(self):
         for form in FORMS:
             with self.subTest(form=form):
-                steps = [(None, self.FIRST, self.NOBODY, {}), (None, self.NOBODY, self.NOBODY, {})]
-                adapter = adapt("x", make(form, steps))
+                nobody, everybody = (None, self.NOBODY, self.NOBODY, {}), (None, self.BOTH, self.NOBODY, {})
+                rewarded = ({"a": 3.0, "b": 0.0}, self.NOBODY, self.NOBODY, {})
+                adapter = adapt("x", make(form, [(None, self.FIRST, self.NOBODY, {}), nobody, rewarded, everybody]))
                 adapter.reset(1)
-                adapter.step([1, 1])
+                self.assertEqual(shown(adapter.step([1, 1])), row([1, 1], [0, 0], ["T", ""]))
                 agent = "agent_0" if form in ("list", "tuple") else "a"
-                words = f"agent {agent}, step 2: returned after its end, and its flag is no longer true"
-                self.assertRaisesRegex(EnvAdapterError, words, adapter.step, [None, 1])
+                with self.assertWarnsRegex(UserWarning, f"agent {agent} is observed after its end, in the same episode"):
+                    self.assertEqual(shown(adapter.step([None, 1])), row([2, 2], [0, 0], ["", ""]))
+                self.assertEqual(shown(adapter.step([1, 1])), row([3, 3], [3, 0], ["", ""]))
+                self.assertEqual(shown(adapter.step([1, 1])), row([4, 4], [0, 0], ["T", "T"], "T"))
 
     def test_a_reward_after_the_end_is_refused(self):
         for form in FORMS:

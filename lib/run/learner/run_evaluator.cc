@@ -151,6 +151,7 @@ std::vector<std::pair<std::string, double>> RunEvaluator::Tracked(const rollout:
     told.length = static_cast<int32_t>(episode.length);
     told.returns.assign(episode.returns.begin(), episode.returns.end());
     told.policies = episode.policies;
+    told.trajectories = episode.trajectories;
   }
   listener_->OnEnded(ended, evaluated_->Specs());
   sample::EnvReport report;

@@ -46,7 +46,11 @@ class StreamRun {
     for (size_t s = 0; s < batch_.segments.size(); ++s) {
       if (first_sequence_[s] == first_sequence_[s + 1]) continue;
       const learner::TrainSequence& last = batch_.sequences[first_sequence_[s + 1] - 1];
-      carry->Store(batch_.segments[s], last.decision + last.rows, StateOf(s));
+      if (batch_.segments[s].goes_on()) {
+        carry->Store(batch_.segments[s], last.decision + last.rows, StateOf(s));
+      } else {
+        carry->Store(batch_.segments[s], CriticCarry::kEnded, StateOf(s));
+      }
     }
     TakeFinals();
     TROUPE_RETURN_IF_ERROR(RunFinals());

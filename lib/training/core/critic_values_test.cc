@@ -193,6 +193,16 @@ TEST_F(CriticValuesTest, AGapIsCountedAndWhatWasBeforeItStays) {
   EXPECT_EQ(earlier->broken_streams, 1);
 }
 
+TEST_F(CriticValuesTest, AnotherTrajectoryOfTheAgentRemembersNothingOfTheOneThatEnded) {
+  ASSERT_TRUE(Values({{2, 0, false}}).ok());
+  carry_.Commit();
+  // It returned; its first two decisions were too old to be trained on.
+  const auto values = Values({{1, 2, true}});
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_THAT(values->rows, ElementsAre(1));
+  EXPECT_EQ(values->broken_streams, 1);
+}
+
 /// The actor remembers a number, and the critic shares that.
 policy::PolicySpec SharedSpec() {
   policy::PolicySpec spec = policy::SharedSpecForTesting();

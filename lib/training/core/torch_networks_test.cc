@@ -115,13 +115,16 @@ TEST_P(RecurrentTorchTest, TheCarryEqualsAComputationFromTheEpisodesStart) {
   int64_t done = 0;
   const int64_t observation = spec.observation_size();
   for (const int64_t rows : {3, 5, 3}) {
-    RandomBatch part(spec, {rows}, 4);
+    // Beside a trajectory of one row, whose final row is the part's: it goes on.
+    RandomBatch part(spec, {rows, 1}, 4);
+    std::swap(part.rows().segments[0].final_row, part.rows().segments[1].final_row);
     std::copy_n(whole.obs.begin() + done * observation, rows * observation, part.obs.begin());
     part.rows().sequences.clear();
     for (int64_t row = 0; row < rows; ++row) {
       if (row == 0 || (done + row) % spec.sequence_length == 0) part.rows().sequences.push_back({row, 0, done + row});
       ++part.rows().sequences.back().rows;
     }
+    part.rows().sequences.push_back({rows, 1, 0});
     part.memory.assign(part.rows().sequences.size() * static_cast<size_t>(spec.actor_state_size()), 0.0f);
     part.rows().memory = {part.memory.data(), static_cast<int64_t>(part.rows().sequences.size()),
                           spec.actor_state_size(), spec.actor_state_size()};

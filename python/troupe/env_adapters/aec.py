@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Hashable
 
 from troupe.env_adapters.base import StepResult
 from troupe.env_adapters.core import AdapterCore
@@ -45,18 +45,24 @@ class AecAdapter(AdapterCore):
         self._next_turn(result)
         return self._finish(result)
 
+    def _is_flagged(self, key: Hashable) -> bool:
+        """Whether the agent has ended; where the environment does not say, one that had ended has not returned."""
+        return any(getattr(self._env, flags, {}).get(key, True) for flags in ("terminations", "truncations"))
+
     def _next_turn(self, result: StepResult) -> None:
         """Lets the agents that ended leave, then observes the one whose turn it is."""
         env, index, left = self._env, self._index, None
         for _ in range(2 * len(self._keys) + 2):
-            if all(key in index and self._done[index[key]] for key in env.agents):
+            if self._pools:
+                self._admit([key for key in env.agents if not self._is_flagged(key)])
+            if all(key in index and self._done[index[key]] and self._is_flagged(key) for key in env.agents):
                 break  # also where agents that ended stay in `agents`
             key = env.agent_selection
             i = index.get(key)
             if i is None:
                 raise self._unknown(key, "the turns")
             observation, reward, terminated, truncated, info = env.last()
-            if key == left:
+            if key == left and (terminated or truncated):
                 raise self.error("has its turn again after its end", i)
             value = self._number(i, reward)
             if value != 0.0:

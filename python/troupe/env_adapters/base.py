@@ -31,7 +31,7 @@ class AgentDescription:
     """An agent that may take part. Its index is its place in EnvDescription.agents."""
 
     id: str  # str(key)
-    key: Hashable  # as the environment names it
+    key: Hashable  # as the environment names it, or the pattern of its pool
     observation_space: dict  # spaces.describe(): what the actor sees, without action mask and state
     action_space: dict
     has_action_mask: bool
@@ -99,6 +99,9 @@ class EnvAdapter(Protocol):
 
     def keep_infos(self) -> None:
         """Infos are kept from now on."""
+
+    def keys(self) -> list:
+        """The agents as the environment names them now, by index: of a pool those who have its slots."""
 
     def declared_space(self, i: int) -> Any:
         """The agent's observation space as the environment has it."""

@@ -22,6 +22,7 @@ from troupe.env_adapters.observation_view import (
     ObservationView,
     float_rows,
 )
+from troupe.env_adapters.pools import AgentPools
 from troupe.env_adapters.seeding import Seeding
 from troupe.scalar import one_number
 
@@ -69,6 +70,10 @@ class AdapterCore:
         """The agent's observation space as the environment has it."""
         return self._raw_spaces[i][0]
 
+    def keys(self) -> list:
+        """The agents as the environment names them now, by index."""
+        return self._keys
+
     def keep_infos(self) -> None:
         """What each call says of agents, as the environment gives it, is in kept_infos from now on."""
         self.kept_infos = {}
@@ -84,16 +89,9 @@ class AdapterCore:
         hint = (
             ""
             if hasattr(self._env, "possible_agents")
-            else "; an environment that generates agents needs possible_agents, which names all that may come"
+            else "; an environment that generates agents needs possible_agents, which names all that may come ('car_*': a pool)"
         )
         return self.error(f"{where} hold the unknown agent {key!r}, expected one of {known}{hint}")
-
-    def _came_back(self, i: int) -> EnvAdapterError:
-        return self.error(
-            "returned after its end, and its flag is no longer true: expected no further observation (an agent that ended may "
-            "stay in what a step returns while its flag is true)",
-            i,
-        )
 
     def warn(self, topic: str, what: str) -> None:
         """Says `what` once for each topic."""
@@ -132,10 +130,12 @@ class AdapterCore:
     def _set_agents(
         self, keys: Iterable[Hashable], space_of: Callable[[Hashable], tuple[Any, Any]], take_state: bool = True
     ) -> None:
-        """`space_of` gives an agent's observation and action space; asked again at every reset, since they must not
-        change.
+        """`space_of` gives the observation and action space of one of `keys`, agents or pools of them; asked again at
+        every reset, since they must not change.
         """
-        self._keys = list(keys)
+        self._pools = AgentPools(self.name, list(keys), getattr(self._env, "pool_sizes", None))
+        self._declared = self._pools.declared
+        self._keys = list(self._pools.names)  # as the environment names who has the slot now
         self._ids = [str(key) for key in self._keys]
         count = len(self._keys)
         if count == 0:
@@ -153,7 +153,11 @@ class AdapterCore:
         self._take_state = take_state
         self._raw_spaces = self._first_spaces()
         self._views, self._action_spaces = [], []
-        for key, (observation, action) in zip(self._keys, self._raw_spaces):
+        for i, (key, (observation, action)) in enumerate(zip(self._declared, self._raw_spaces)):
+            if i > 0 and self._in_one_pool(i - 1, i):
+                self._views.append(self._views[-1])
+                self._action_spaces.append(self._action_spaces[-1])
+                continue
             self._views.append(
                 self._described(key, "observation", lambda space=observation: ObservationView(space, self._take_state))
             )
@@ -175,6 +179,17 @@ class AdapterCore:
         self._probing = False
         self._probed: dict[str, Any] = {}
 
+    def _in_one_pool(self, i: int, other: int) -> bool:
+        return bool(self._pools) and self._declared[i] == self._declared[other]
+
+    def _admit(self, arrivals: list) -> None:
+        """Agents that are there now, and do not stay only because their flags are true, get slots of their pools."""
+        self._pools.admit(arrivals, self._index, self._keys, self._seen, self._done)
+
+    def _has_left(self, key: Hashable) -> bool:
+        """Whether an unknown agent is one of a pool whose slot somebody else may have by now."""
+        return bool(self._pools) and self._pools.pattern_of(key) is not None
+
     def _possible_agents(self) -> list:
         """The agents that may take part; those after a first reset where the environment does not say."""
         agents = getattr(self._env, "possible_agents", None)
@@ -186,13 +201,13 @@ class AdapterCore:
     def _first_spaces(self) -> list[tuple[Any, Any]]:
         """The agents' spaces. Some environments know them after a reset only."""
         try:
-            return [self._spaces_of(key) for key in self._keys]
+            return [self._spaces_of(key) for key in self._declared]
         except EnvAdapterError as missing:
             try:
                 self._reset_env(0)
             except Exception:
                 raise missing from None
-            return [self._spaces_of(key) for key in self._keys]
+            return [self._spaces_of(key) for key in self._declared]
 
     def _spaces_of(self, key: Hashable) -> tuple[Any, Any]:
         try:
@@ -231,11 +246,11 @@ class AdapterCore:
                 id=text, key=key, observation_space=view.description, action_space=action, has_action_mask=mask
             )
             for text, key, view, action, mask in zip(
-                self._ids, self._keys, self._views, self._action_spaces, self._has_mask
+                self._ids, self._declared, self._views, self._action_spaces, self._has_mask
             )
         ]
         self.description = EnvDescription(
-            recognized_as=f"{self.kind}, {len(agents)} agent{'s' if len(agents) > 1 else ''}{self._several and f' ({self._several})'}",
+            recognized_as=f"{self.kind}, {len(agents)} agent{'s' if len(agents) > 1 else ''}{self._pools.words()}{self._several and f' ({self._several})'}",
             agents=agents,
             state_kind=state_kind,
             state_space=state_space,
@@ -319,6 +334,8 @@ class AdapterCore:
         if self.kept_infos is not None:
             self.kept_infos = {}
         self._seen[:] = self._acted[:] = self._done[:] = self._false
+        if self._pools:
+            self._pools.forget(self._index, self._keys)
         result.terminated[:] = result.truncated[:] = self._false
         result.all_terminated = result.all_truncated = False
         self._begin(result)
@@ -355,7 +372,7 @@ class AdapterCore:
 
     def usual_parts(self) -> tuple[str, Any, list] | None:
         """(usual_form, environment, the agents' keys); None where a step brings more."""
-        usual = self.usual_form and self._simple and self._plain and self.kept_infos is None
+        usual = self.usual_form and self._simple and self._plain and self.kept_infos is None and not self._pools
         return (self.usual_form, self._env, self._keys) if usual else None
 
     def in_full_play(self) -> bool:
@@ -387,12 +404,14 @@ class AdapterCore:
         return result
 
     def _observe(self, i: int, value: Any) -> None:
-        """The agent is observed: takes mask and state out of a Dict observation."""
-        if self._done[i]:
-            raise self._came_back(i)
+        """The agent is observed, one that had ended perhaps, which returns: takes mask and state out of a Dict
+        observation.
+        """
         if not self._seen[i]:
             self._seen[i] = True
             self._live += 1
+        elif self._done[i]:
+            self._return(i)
         view = self._views[i]
         if not view.plain:
             try:
@@ -411,6 +430,17 @@ class AdapterCore:
         if value is None:
             raise self.error("the observation is None", i)
         self._result.observations[i] = value
+
+    def _return(self, i: int) -> None:
+        """The agent had ended: another trajectory of it begins."""
+        self._acted[i] = self._done[i] = False
+        self._live += 1
+        if self._pools.pattern_of(self._keys[i]) is None:
+            self.warn(
+                "returns",
+                f"agent {self._ids[i]} is observed after its end, in the same episode, and its flag is no longer true: it returns, "
+                f"and a new trajectory of it begins (an agent that stays in what a step returns keeps its flag true)",
+            )
 
     def _set_mask(self, i: int, mask: Any) -> None:
         try:
@@ -597,7 +627,9 @@ class AdapterCore:
                     )
 
     def _check_spaces(self) -> None:
-        for i, (key, (observation, action)) in enumerate(zip(self._keys, self._raw_spaces)):
+        for i, (key, (observation, action)) in enumerate(zip(self._declared, self._raw_spaces)):
+            if i > 0 and self._in_one_pool(i - 1, i):
+                continue
             now = self._spaces_of(key)
             if now[0] is observation and now[1] is action:
                 continue

@@ -22,6 +22,8 @@ class DictAdapter(AdapterCore):
             observations, infos = observations
         if not isinstance(observations, dict):
             raise self.error(f"reset returned {type(observations).__name__}, expected a dict of observations by agent")
+        if self._pools:
+            self._admit(list(observations))
         for key, value in observations.items():
             i = self._index.get(key)
             if i is None:
@@ -47,6 +49,8 @@ class DictAdapter(AdapterCore):
         result = self._begin_receive()
         observations, rewards, terminated, truncated, infos = self._unpack(self._returned)
         index, acted, done = self._index, self._acted, self._done
+        if self._pools:
+            self._admit([key for key in observations if not (terminated.get(key) or (truncated and truncated.get(key)))])
         for key, reward in rewards.items():
             i = index.get(key)
             value = reward if isinstance(reward, float) else self._number(i, reward)
@@ -61,6 +65,8 @@ class DictAdapter(AdapterCore):
         for key, value in observations.items():
             i = index.get(key)
             if i is None:
+                if self._has_left(key):
+                    continue
                 raise self._unknown(key, "observations")
             if done[i] and (terminated.get(key) or (truncated and truncated.get(key))):
                 continue  # it stays in the dicts
@@ -125,9 +131,10 @@ class DictAdapter(AdapterCore):
         for key, flag in flags.items():
             if flag and key != ALL:
                 i = self._index.get(key)
-                if i is None:
+                if i is not None:
+                    agents.append(i)
+                elif not self._has_left(key):
                     raise self._unknown(key, what)
-                agents.append(i)
         return agents
 
     def _ends(self, terminated: dict, truncated: Any, infos: dict) -> None:

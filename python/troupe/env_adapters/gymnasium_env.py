@@ -124,8 +124,10 @@ class ListAdapter(AdapterCore):
         if self._plain and self._live == count:
             self._take_all(result, observations)
         else:
+            by_agent = is_list(terminated) or is_list(truncated)
+            flags = self._flags(terminated, truncated) if by_agent and True in done else None
             for i, observation in enumerate(self._each(observations, "observations")):
-                if not done[i]:
+                if not done[i] or (flags is not None and not any(flags[i])):  # else it stays in the lists
                     self._observe(i, observation)
         if info:
             self._share_info(info)
@@ -164,15 +166,17 @@ class ListAdapter(AdapterCore):
             return codec.unflatten_action(np.array(_first_words(codec.description), dtype=np.int32))
         return action
 
-    def _end_each(self, terminated: Any, truncated: Any) -> None:
+    def _flags(self, terminated: Any, truncated: Any) -> list[tuple[Any, Any]]:
+        """By agent."""
         count = len(self._keys)
         ends = self._each(terminated, "terminated flags") if is_list(terminated) else [terminated] * count
         cuts = self._each(truncated, "truncated flags") if is_list(truncated) else [truncated] * count
-        for i, (end, cut) in enumerate(zip(ends, cuts)):
+        return list(zip(ends, cuts))
+
+    def _end_each(self, terminated: Any, truncated: Any) -> None:
+        for i, (end, cut) in enumerate(self._flags(terminated, truncated)):
             if end or cut:
                 self._end(i, not end)
-            elif self._done[i]:
-                raise self._came_back(i)
         if self._live == 0:
             self._end_all(truncated=True not in self._result.terminated)
 

@@ -40,7 +40,6 @@ class ObservedAdapter:
         self._sees_all = _num_parameters(function) == 2
         adapter.keep_infos()
         description = adapter.description
-        self._keys = [agent.key for agent in description.agents]
         declared = getattr(function, "observation_space", None)
         agents = []
         for index, agent in enumerate(description.agents):
@@ -67,15 +66,15 @@ class ObservedAdapter:
         return self._observed(self._adapter.receive())
 
     def _observed(self, result: StepResult) -> StepResult:
-        infos = self._adapter.kept_infos or {}
+        infos, keys = self._adapter.kept_infos or {}, self._adapter.keys()
         observed = [index for index, observation in enumerate(result.observations) if observation is not None]
         made: Any = None
         if self._sees_all and observed:
-            made = self._function({self._keys[i]: result.observations[i] for i in observed}, {self._keys[i]: infos.get(i, {}) for i in observed})
+            made = self._function({keys[i]: result.observations[i] for i in observed}, {keys[i]: infos.get(i, {}) for i in observed})
             if not isinstance(made, dict):
                 raise self._adapter.error(f"the observation function answered {type(made).__name__}, expected a dict of observations by agent")
         for index in observed:
-            key = self._keys[index]
+            key = keys[index]
             answer = made.get(key) if self._sees_all else self._function(result.observations[index], key, infos.get(index, {}))
             if answer is None:
                 raise self._adapter.error("the observation function answered None, expected an observation", index)
