@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a newcomer gets: the file of `troupe init`, unedited but for the steps, beside Stable-Baselines3's PPO as it comes (docs/benchmarks.md).
+"""A newcomer's first result: the file of `troupe init`, unedited but for the steps, beside Stable-Baselines3's PPO as it comes (docs/benchmarks.md).
 
     bench/as_they_come.py ./troupe CartPole-v1=100000 Acrobot-v1=200000 --python VENV/bin/python --seeds 1 2 3
 

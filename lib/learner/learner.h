@@ -102,7 +102,7 @@ class Learner {
   absl::StatusOr<LearnerSnapshot> SnapshotState() { return cycle_.SnapshotState(); }
   /// An evaluation: decides `best` at the next SnapshotState, of the present weights, or Judge, of earlier ones.
   void ReportEvaluation(const EpisodeStats& evaluation) { cycle_.ReportEvaluation(evaluation); }
-  /// Whether the evaluation that was reported makes `state`, an earlier snapshot that it played, the best so far.
+  /// True if the evaluation that was reported makes `state`, an earlier snapshot that it played, the best so far.
   bool Judge(LearnerState* state) { return cycle_.Judge(state); }
 
   /// No further grants; workers are asked to hand in and leave. Idempotent.

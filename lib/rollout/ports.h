@@ -50,7 +50,7 @@ struct CurrentWeights {
 class EpisodeListener {
  public:
   virtual ~EpisodeListener() = default;
-  /// Whether environments are told who plays and when an episode is over (MultiAgentEnv::NoteDecision, NoteEnd).
+  /// True if environments are told who plays and when an episode is over (MultiAgentEnv::NoteDecision, NoteEnd).
   virtual bool TellsEnvs() const { return false; }
   /// Episodes that ended, in the order in which they did; `policies`: those that the run has now.
   virtual void OnEnded(absl::Span<const sample::FinishedEpisode> episodes,

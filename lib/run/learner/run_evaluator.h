@@ -109,7 +109,7 @@ class RunEvaluator {
   learner::TrackedBook::Said said_;  ///< by pool_'s
   const std::shared_ptr<std::atomic<bool>> abandoned_ = std::make_shared<std::atomic<bool>>(false);
 
-  // Of the evaluation that was begun. What plays it (pool_, slots_, evaluated_) is its thread's until that has ended.
+  // The evaluation that was begun. Its thread has pool_, slots_ and evaluated_ until it has ended.
   Order begun_;
   std::thread player_;
   std::optional<absl::StatusOr<rollout::EvaluationResult>> played_;

@@ -84,7 +84,7 @@ class UpdateLoop {
   /// far.
   void TakeEvaluation(bool wait);
   void TellEvaluation(const absl::StatusOr<rollout::EvaluationResult>& result, int64_t env_steps);
-  /// Whether it succeeded.
+  /// True if it succeeded.
   bool NoteEvaluation(const absl::Status& status, int64_t env_steps);
 
   const Deps deps_;

@@ -24,7 +24,7 @@ class CriticCarry {
   /// nothing is known of it. False where a decision is not the next one after those that the state is of, so that the
   /// critic does not remember all of the trajectory.
   bool Load(const learner::TrainSegment& segment, int64_t decision, absl::Span<float> state) const;
-  /// Of a trajectory that has ended: no decision follows, and one of a later trajectory of the agent is none of it.
+  /// `decision` of a trajectory that has ended: none follows, and one of a later trajectory of the agent is none of it.
   static constexpr int64_t kEnded = std::numeric_limits<int64_t>::max();
   /// `state` is of the trajectory's decisions before `decision`.
   void Store(const learner::TrainSegment& segment, int64_t decision, absl::Span<const float> state);

@@ -46,7 +46,7 @@ class AecAdapter(AdapterCore):
         return self._finish(result)
 
     def _is_flagged(self, key: Hashable) -> bool:
-        """Whether the agent has ended; where the environment does not say, one that had ended has not returned."""
+        """True if the agent has ended; where the environment does not say, one that had ended has not returned."""
         return any(getattr(self._env, flags, {}).get(key, True) for flags in ("terminations", "truncations"))
 
     def _next_turn(self, result: StepResult) -> None:

@@ -187,7 +187,7 @@ class AdapterCore:
         self._pools.admit(arrivals, self._index, self._keys, self._seen, self._done)
 
     def _has_left(self, key: Hashable) -> bool:
-        """Whether an unknown agent is one of a pool whose slot somebody else may have by now."""
+        """True if an unknown agent is one of a pool whose slot somebody else may have by now."""
         return bool(self._pools) and self._pools.pattern_of(key) is not None
 
     def _possible_agents(self) -> list:

@@ -94,7 +94,7 @@ def _fits(key: str, pattern: str) -> bool:
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Whether some name fits both patterns."""
+    """True if some name fits both patterns."""
     (head, tail), (other_head, other_tail) = one.split("*"), other.split("*")
     heads = head.startswith(other_head) or other_head.startswith(head)
     tails = tail.endswith(other_tail) or other_tail.endswith(tail)
