@@ -5,24 +5,7 @@ import os
 import harness
 
 # Hierarchies, options, slow agents: "boss" decides every `every` env steps, "worker" in each. Both get 1 for action 1.
-ENV = '''
-import numpy as np
-
-
-class Box:
-    def __init__(self, low, high, shape):
-        self.low, self.high = np.full(shape, low, np.float32), np.full(shape, high, np.float32)
-        self.shape, self.dtype = shape, np.dtype(np.float32)
-
-
-class Discrete:
-    def __init__(self, n):
-        self.n, self.start = n, 0
-
-
-class MultiAgentEnv:
-    pass
-
+ENV = harness.MULTI_AGENT + '''
 
 class Wait(MultiAgentEnv):
     possible_agents = ["boss", "worker"]

@@ -18,6 +18,27 @@ import unittest
 SLOWDOWN = float(os.environ.get("TROUPE_TEST_SLOWDOWN", 1))
 
 
+# The head of an environment in Python that needs no package but NumPy: spaces, and the class that makes a dict by agent RLlib's form.
+MULTI_AGENT = '''
+import numpy as np
+
+
+class Box:
+    def __init__(self, low, high, shape):
+        self.low, self.high = np.full(shape, low, np.float32), np.full(shape, high, np.float32)
+        self.shape, self.dtype = shape, np.dtype(np.float32)
+
+
+class Discrete:
+    def __init__(self, n):
+        self.n, self.start = n, 0
+
+
+class MultiAgentEnv:
+    pass
+'''
+
+
 class PatientPopen(subprocess.Popen):
     """What subprocess.run and the tests start."""
 

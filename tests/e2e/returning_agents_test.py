@@ -6,28 +6,9 @@ import re
 
 import harness
 
-SPACES = '''
-import numpy as np
-
-
-class Box:
-    def __init__(self, low, high, shape):
-        self.low, self.high = np.full(shape, low, np.float32), np.full(shape, high, np.float32)
-        self.shape, self.dtype = shape, np.dtype(np.float32)
-
-
-class Discrete:
-    def __init__(self, n):
-        self.n, self.start = n, 0
-
-
-class MultiAgentEnv:
-    pass
-'''
-
 # The light earns 1 for action 1. A car sees whether it has just come, earns 1 each for going first and then waiting twice, and leaves: 3 in all for
 # who remembers. New cars have new names.
-ROAD = SPACES + '''
+ROAD = harness.MULTI_AGENT + '''
 
 class Road(MultiAgentEnv):
     def __init__(self, steps=12, lanes=2, slots=4):
@@ -66,7 +47,7 @@ class Road(MultiAgentEnv):
 
 # RLlib's hierarchical form (rllib/examples, windy maze): a high-level agent sets a goal, and a low-level agent with a name of its own, low_level_1,
 # low_level_2, ..., acts until it has reached it or its time is over. Here the maze is a line of `size` cells.
-HIERARCHY = SPACES + '''
+HIERARCHY = harness.MULTI_AGENT + '''
 
 class Hierarchy(MultiAgentEnv):
     possible_agents = ["high_level_agent", "low_level_*"]
