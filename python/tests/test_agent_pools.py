@@ -112,7 +112,7 @@ class AgentPoolsTest(unittest.TestCase):
         plan = [(["car_a", "car_b"], []), (["car_a", "car_b", "car_c"], [])]
         adapter = adapt("road", RllibRoad(plan, sizes={"car_*": 2}))
         adapter.reset(1)
-        words = r"'car_c' came, but all 2 slots of 'car_\*' are taken: .* pool_sizes = \{'car_\*': N\} \(at most 1024"
+        words = r"'car_c' came, but all 2 slots of 'car_\*' are taken \(one is free from the step after .* pool_sizes = \{'car_\*': N\} \(at most 1024"
         self.assertRaisesRegex(EnvAdapterError, words, adapter.step, [None, 0, 0])
 
     def test_who_fits_no_pattern_is_unknown(self):

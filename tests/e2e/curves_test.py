@@ -8,21 +8,8 @@ import sys
 import harness
 
 # Leduc poker (Southey et al. 2005), zero-sum, in turn; who is to move may fold at once, so that the other one is never observed.
-LEDUC = '''
+LEDUC = harness.MULTI_AGENT + '''
 import random
-
-import numpy as np
-
-
-class Box:
-    def __init__(self, low, high, shape):
-        self.low, self.high = np.full(shape, low, np.float32), np.full(shape, high, np.float32)
-        self.shape, self.dtype = shape, np.dtype(np.float32)
-
-
-class Discrete:
-    def __init__(self, n):
-        self.n, self.start = n, 0
 
 
 class Leduc:

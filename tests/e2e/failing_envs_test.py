@@ -6,21 +6,8 @@ import time
 
 import harness
 
-ENV = '''
+ENV = harness.MULTI_AGENT + '''
 import os
-
-import numpy as np
-
-
-class Box:
-    def __init__(self, low, high, shape):
-        self.low, self.high = np.full(shape, low, np.float32), np.full(shape, high, np.float32)
-        self.shape, self.dtype = shape, np.dtype(np.float32)
-
-
-class Discrete:
-    def __init__(self, n):
-        self.n, self.start = n, 0
 
 
 class Walk:

@@ -65,12 +65,12 @@ absl::StatusOr<RunEvaluator::Order> RunEvaluator::MakeOrder(int64_t env_steps) c
   return order;
 }
 
-absl::StatusOr<rollout::EvaluationResult> RunEvaluator::PlayOrder(const Order& order, bool shown) {
+absl::StatusOr<rollout::EvaluationResult> RunEvaluator::PlayOrder(const Order& order) {
   EvaluationWatch watch;
   watch.options = deps_.run->evaluation;
   watch.interrupted = [this] { return stopped_ || (deps_.interrupted && deps_.interrupted()); };
-  watch.tell = [this, shown](const EvaluationProgress& progress) {
-    if (shown) deps_.reporter->OnEvaluating(progress);
+  watch.tell = [this](const EvaluationProgress& progress) {
+    if (shown_) deps_.reporter->OnEvaluating(progress);
     if (!progress.sees_no_end() || std::exchange(told_no_end_, true)) return;
     TROUPE_WARN("{}; training episodes that have ended: {}", progress.Text(),
                 deps_.learner->Status().progress.episodes);
@@ -94,12 +94,12 @@ absl::StatusOr<rollout::EvaluationResult> RunEvaluator::Play(bool deterministic)
   if (listener_ != nullptr) return absl::FailedPreconditionError("callbacks would be called twice");
   TROUPE_ASSIGN_OR_RETURN(Order order, MakeOrder(0));
   order.request.deterministic = deterministic;
-  return PlayOrder(order, /*shown=*/true);
+  return PlayOrder(order);
 }
 
 absl::StatusOr<rollout::EvaluationResult> RunEvaluator::Evaluate(int64_t env_steps) {
   TROUPE_ASSIGN_OR_RETURN(Order order, MakeOrder(env_steps));
-  TROUPE_ASSIGN_OR_RETURN(rollout::EvaluationResult result, PlayOrder(order, /*shown=*/true));
+  TROUPE_ASSIGN_OR_RETURN(rollout::EvaluationResult result, PlayOrder(order));
   Tell(std::move(order), result);
   return result;
 }
@@ -108,8 +108,9 @@ absl::Status RunEvaluator::Begin(int64_t env_steps) {
   TROUPE_CHECK(!is_playing());
   TROUPE_ASSIGN_OR_RETURN(begun_, MakeOrder(env_steps));
   has_played_ = false;
+  shown_ = false;
   player_ = std::thread([this] {
-    played_ = PlayOrder(begun_, /*shown=*/false);
+    played_ = PlayOrder(begun_);
     has_played_ = true;
   });
   return absl::OkStatus();
@@ -117,6 +118,7 @@ absl::Status RunEvaluator::Begin(int64_t env_steps) {
 
 std::optional<absl::StatusOr<rollout::EvaluationResult>> RunEvaluator::TakeEnded(bool wait) {
   if (!is_playing() || (!wait && !has_played_)) return std::nullopt;
+  shown_ = true;  // until the end of a run nobody else uses the reporter
   player_.join();
   absl::StatusOr<rollout::EvaluationResult> result = *std::exchange(played_, std::nullopt);
   Order order = std::exchange(begun_, {});

@@ -88,8 +88,7 @@ class RunEvaluator {
 
   absl::StatusOr<Order> MakeOrder(int64_t env_steps) const;
   absl::Status PrepareFor(policy::PolicyTablePtr table);
-  /// `shown`: the display shows how far it is.
-  absl::StatusOr<rollout::EvaluationResult> PlayOrder(const Order& order, bool shown);
+  absl::StatusOr<rollout::EvaluationResult> PlayOrder(const Order& order);
   void Tell(Order order, const rollout::EvaluationResult& result);
   /// The result for the learner: without policies whose slots are others' by now.
   learner::EpisodeStats StatsForNow(const rollout::EvaluationResult& result) const;
@@ -115,6 +114,7 @@ class RunEvaluator {
   std::optional<absl::StatusOr<rollout::EvaluationResult>> played_;
   std::atomic<bool> has_played_{false};
   std::atomic<bool> stopped_{false};
+  std::atomic<bool> shown_{true};  ///< the display shows how far it is: false while the update thread has the reporter
 };
 
 }  // namespace troupe::run

@@ -60,8 +60,9 @@ class AgentPools:
             slot = next((i for i in slots if i not in claimed and (done[i] or not seen[i])), None)
             if slot is None:
                 raise self._error(
-                    f"{key!r} came, but all {len(slots)} slots of {pattern!r} are taken: end agents that leave, or give the "
-                    f"environment pool_sizes = {{{pattern!r}: N}} (at most {MOST_AGENTS} agents in all)"
+                    f"{key!r} came, but all {len(slots)} slots of {pattern!r} are taken (one is free from the step "
+                    f"after its agent's end): end agents that leave, or give the environment pool_sizes = "
+                    f"{{{pattern!r}: N}} (at most {MOST_AGENTS} agents in all)"
                 )
             claimed.add(slot)
             index.pop(keys[slot], None)
