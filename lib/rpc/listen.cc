@@ -156,10 +156,15 @@ absl::Status ListeningServer::DialSelf(absl::Duration timeout) const {
   for (const std::string& text : addresses_) {
     TROUPE_ASSIGN_OR_RETURN(const Address address, ParseAddress(text));
     const int64_t shed_before = acceptor_->num_shed();
+    const int64_t answered_before = relay_->num_answered();
     const absl::Status dialled = rpc::DialSelf(address, peers_, timeout);
     if (dialled.ok()) continue;
     if (acceptor_->num_shed() > shed_before) {
       return absl::ResourceExhaustedError("newcomers are turned away, no file descriptor is left");
+    }
+    if (address.kind == Address::Kind::kTcp && absl::IsDeadlineExceeded(dialled) &&
+        relay_->num_answered() > answered_before) {
+      return absl::ResourceExhaustedError("newcomers are answered, and it waits behind them");
     }
     return dialled;
   }

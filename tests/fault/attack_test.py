@@ -5,9 +5,9 @@
                                                that `troupe learner` goes on training while it is attacked
   attack_test.py TROUPE SOURCE --full [NAME…]  counts and times in full, against `troupe serve` and `troupe learner` with its worker; prints a table
 
-Each attack runs on fresh connections, and on those that have made a valid call. Limits (docs/deployment.md): resident memory at most 64 MiB above what it was, an honest peer's p99 below 1 s, accepting again within 1 s of the
-attack's end, and the training rate at least half of what it was. The rate is held by --full alone: what other programs leave of a machine changes
-within seconds.
+Each attack runs on fresh connections, and on those that have made a valid call. Limits (docs/deployment.md): resident memory at most 64 MiB above
+what it was, an honest peer's p99 below 1 s on one connection and 2 s on a new one each time, accepting again within 1 s of the attack's end, and the
+training rate at least half of what it was. The rate is held by --full alone: what other programs leave of a machine changes within seconds.
 """
 
 import contextlib
@@ -42,6 +42,7 @@ evaluation: {at_end: false}
 """
 QUERY = http2.query_bytes("shared", [[0.1, 0.0, -0.2, 0.0]])
 MEMORY_LIMIT_MIB = 64
+P99_LIMIT_S = {"one connection": 1.0, "new connections": 2.0}
 
 # name -> attack.py's arguments of the full form, its seconds, those of the short form, its seconds, and the server's limit of descriptors.
 ATTACKS = {
@@ -267,8 +268,9 @@ def faults_of(measured, slack):
     if measured["rss_growth_mib"] > MEMORY_LIMIT_MIB:
         faults.append(f"memory grew by {measured['rss_growth_mib']:.0f} MiB, at most {MEMORY_LIMIT_MIB}")
     for who, p99 in measured["p99_s"].items():
-        if p99 >= 1.0 * slack:
-            faults.append(f"an honest peer ({who}) waited {p99:.2f} s, less than {slack:g}")
+        limit = P99_LIMIT_S[who] * slack
+        if p99 >= limit:
+            faults.append(f"an honest peer ({who}) waited {p99:.2f} s, less than {limit:g}")
     if measured["accepts_again_s"] > 1.0 * slack:
         faults.append(f"it accepted again after {measured['accepts_again_s']:.2f} s, at most {slack:g}")
     if measured.get("rate_before") and measured["rate_during"] < 0.5 * measured["rate_before"]:

@@ -48,12 +48,12 @@ std::optional<std::string> Admission::WhereNoPlaceIs(const std::string& host, in
 void Admission::Add(int64_t id, const std::string& host) {
   connections_.emplace(id, host);
   ++num_by_host_[host];
-  newcomers_.Add(id, host, FrameGuard::Progress::kSilent);
+  newcomers_.Add(id, host, FrameGuard::Progress::kSilent, absl::ZeroDuration());
 }
 
-void Admission::HandedOver(int64_t id) {
+void Admission::HandedOver(int64_t id, absl::Duration now) {
   const std::optional<FrameGuard::Progress> progress = newcomers_.Remove(id);
-  if (progress.has_value()) unserved_.Add(id, connections_.at(id), *progress);
+  if (progress.has_value()) unserved_.Add(id, connections_.at(id), *progress, now);
 }
 
 void Admission::SetProgress(int64_t id, FrameGuard::Progress progress) {
@@ -81,8 +81,8 @@ int64_t Admission::NumOf(const std::string& host) const {
   return found == num_by_host_.end() ? 0 : found->second;
 }
 
-void Admission::Crowd::Add(int64_t id, const std::string& host, FrameGuard::Progress progress) {
-  members_[id] = {progress, host};
+void Admission::Crowd::Add(int64_t id, const std::string& host, FrameGuard::Progress progress, absl::Duration since) {
+  members_[id] = {progress, host, since};
   ++num_by_host_[host];
 }
 
@@ -108,18 +108,24 @@ const std::string* Admission::Crowd::Crowding() const {
   return nullptr;
 }
 
-std::optional<int64_t> Admission::Crowd::FirstToGo(const std::string* host) const {
+std::optional<int64_t> Admission::Crowd::FirstToGo(const std::string* host, absl::Duration latest) const {
   const std::string* const among = host != nullptr ? host : Crowding();
-  std::optional<int64_t> first;
+  std::optional<int64_t> first, longest;
   FrameGuard::Progress least = FrameGuard::Progress::kServed;
+  absl::Duration since = absl::InfiniteDuration();
   // The oldest come first. A flood of silent connections is at its aim at once.
   for (const auto& [id, member] : members_) {
-    if (member.progress >= least || (among != nullptr && member.host != *among)) continue;
+    if (among != nullptr && member.host != *among) continue;
+    if (member.since < since) {
+      longest = id;
+      since = member.since;
+    }
+    if (member.progress >= least || member.since > latest) continue;
     first = id;
     least = member.progress;
     if (least == FrameGuard::Progress::kSilent) break;
   }
-  return first;
+  return first.has_value() ? first : longest;
 }
 
 }  // namespace troupe::rpc

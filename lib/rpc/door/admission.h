@@ -34,12 +34,13 @@ struct AdmissionLimits {
 /// The descriptors that a process may open give the limits: three for each connection, the rest for everything else.
 AdmissionLimits AdmissionLimitsFor(int64_t max_descriptors);
 
-/// Who gets in, and who has to go for that. Plain bookkeeping: no I/O, no clock, not thread-safe.
+/// Decides who gets in, and who has to go for that. Plain bookkeeping: no I/O, no clock, not thread-safe.
 ///
 /// Where there are too many newcomers, one of them goes for the next: of the host that has more than half of them if
 /// there is one, then whoever has come the least far, then the oldest. The same holds of those that gRPC has and that
-/// have made no valid call. So a flood replaces itself, and an honest newcomer needs only the moment until its first
-/// answer.
+/// have made no valid call, but there nobody goes before its time is over while another's is. So a flood replaces
+/// itself at one pace, however far its connections have come, and an honest newcomer needs only the moment until its
+/// first answer.
 class Admission {
  public:
   struct Newcomer {
@@ -61,8 +62,8 @@ class Admission {
   std::optional<std::string> WhereNoPlaceIs(const std::string& host, int64_t many) const;
   /// `id` grows from one to the next.
   void Add(int64_t id, const std::string& host);
-  /// It is no newcomer any more.
-  void HandedOver(int64_t id);
+  /// gRPC has it from `now` on: it is no newcomer any more.
+  void HandedOver(int64_t id, absl::Duration now);
   void SetProgress(int64_t id, FrameGuard::Progress progress);
   void Remove(int64_t id);
 
@@ -70,25 +71,27 @@ class Admission {
   int64_t num_newcomers() const { return newcomers_.size(); }
   int64_t num_unserved() const { return unserved_.size(); }
   bool unserved_full() const { return num_unserved() >= limits_.unserved; }
-  /// Who would have to go of those that gRPC has without a valid call; nullopt: nobody is there.
-  std::optional<int64_t> FirstUnservedToGo() const { return unserved_.FirstToGo(nullptr); }
+  /// Who would have to go of those that gRPC has without a valid call: one that it has had since `latest` or before, or
+  /// else the one that it has had for the longest time. nullopt: nobody is there.
+  std::optional<int64_t> FirstUnservedToGo(absl::Duration latest) const { return unserved_.FirstToGo(nullptr, latest); }
 
  private:
   /// Connections without a valid call, and how many of them each host has.
   class Crowd {
    public:
-    void Add(int64_t id, const std::string& host, FrameGuard::Progress progress);
+    void Add(int64_t id, const std::string& host, FrameGuard::Progress progress, absl::Duration since);
     /// Its progress so far; nullopt: it is not in the crowd.
     std::optional<FrameGuard::Progress> Remove(int64_t id);
     void SetProgress(int64_t id, FrameGuard::Progress progress);
-    /// Among all or those of one host; nullopt: nobody.
-    std::optional<int64_t> FirstToGo(const std::string* host) const;
+    /// Among all or those of one host; nullopt: nobody. See FirstUnservedToGo for `latest`.
+    std::optional<int64_t> FirstToGo(const std::string* host, absl::Duration latest = absl::InfiniteDuration()) const;
     int64_t size() const { return static_cast<int64_t>(members_.size()); }
 
    private:
     struct Member {
       FrameGuard::Progress progress = FrameGuard::Progress::kSilent;
       std::string host;
+      absl::Duration since;
     };
     /// The host of more than half; nullptr: there is none.
     const std::string* Crowding() const;

@@ -9,6 +9,7 @@ namespace troupe::rpc {
 namespace {
 
 using Progress = FrameGuard::Progress;
+constexpr absl::Duration kNow = absl::Seconds(100);
 
 class AdmissionTest : public ::testing::Test {
  protected:
@@ -67,9 +68,9 @@ TEST_F(AdmissionTest, TheHostThatCrowdsPaysFirst) {
 TEST_F(AdmissionTest, WhomGrpcHasIsNoNewcomer) {
   const int64_t silent = Come("a");
   admission_.SetProgress(silent, Progress::kGreeted);
-  admission_.HandedOver(silent);
+  admission_.HandedOver(silent, kNow);
   EXPECT_EQ(admission_.num_newcomers(), 0);
-  EXPECT_EQ(admission_.FirstUnservedToGo(), silent);
+  EXPECT_EQ(admission_.FirstUnservedToGo(kNow), silent);
   for (int i = 0; i < 50; ++i) {
     Come("a");
     EXPECT_NE(evicted_, silent) << "newcomers go for newcomers";
@@ -79,13 +80,28 @@ TEST_F(AdmissionTest, WhomGrpcHasIsNoNewcomer) {
     EXPECT_FALSE(admission_.unserved_full());
     asked = Come("b");
     admission_.SetProgress(asked, Progress::kAsked);
-    admission_.HandedOver(asked);
+    admission_.HandedOver(asked, kNow);
   }
   EXPECT_TRUE(admission_.unserved_full());
-  EXPECT_EQ(admission_.FirstUnservedToGo(), asked - 1) << "the oldest of the host with more than half";
+  EXPECT_EQ(admission_.FirstUnservedToGo(kNow), asked - 1) << "the oldest of the host with more than half";
   admission_.SetProgress(asked, Progress::kServed);
   EXPECT_FALSE(admission_.unserved_full());
-  EXPECT_EQ(admission_.FirstUnservedToGo(), silent) << "nobody has more than half: the least far";
+  EXPECT_EQ(admission_.FirstUnservedToGo(kNow), silent) << "nobody has more than half: the least far";
+}
+
+TEST_F(AdmissionTest, WhoseTimeIsOverGoesBeforeWhoseIsNot) {
+  int64_t id[3];
+  for (int i = 0; i < 3; ++i) {
+    id[i] = Come("a");
+    admission_.SetProgress(id[i], i == 2 ? Progress::kGreeted : Progress::kAsked);
+  }
+  // The second was handed over before the first.
+  admission_.HandedOver(id[1], kNow - absl::Seconds(3));
+  admission_.HandedOver(id[0], kNow - absl::Seconds(2));
+  admission_.HandedOver(id[2], kNow - absl::Seconds(1));
+  EXPECT_EQ(admission_.FirstUnservedToGo(kNow - absl::Seconds(1)), id[2]) << "the least far";
+  EXPECT_EQ(admission_.FirstUnservedToGo(kNow - absl::Seconds(2)), id[0]) << "the oldest of those whose time is over";
+  EXPECT_EQ(admission_.FirstUnservedToGo(kNow - absl::Seconds(9)), id[1]) << "nobody's is: the next whose it will be";
 }
 
 TEST_F(AdmissionTest, AHostHasItsHalf) {

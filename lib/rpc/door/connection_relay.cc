@@ -161,7 +161,7 @@ bool ConnectionRelay::Watch(int fd, uint64_t key) {
 
 void ConnectionRelay::HandOver(int64_t id, Entry& entry, absl::Duration now) {
   RemoveGreeted(id, entry);
-  admission_.HandedOver(id);
+  admission_.HandedOver(id, now);
   entry.handed_over_at = now;
   active_.insert(id);
   if (MakeServerEnd(id, entry)) return;
@@ -197,7 +197,7 @@ bool ConnectionRelay::MakePlace(absl::Duration now) {
   next_place_ = now + hand_overs_.UntilNext(now);
   if (next_place_ > now) return false;
   while (admission_.unserved_full()) {
-    const int64_t first = *admission_.FirstUnservedToGo();
+    const int64_t first = *admission_.FirstUnservedToGo(now - options_.unserved_stay);
     const Entry& entry = entries_.at(first);
     if (options_.peers->IsWorker(entry.name) || entry.connection->guard().request_pending()) {
       // It has been let in, or has asked: what it waits for is ours to send.
@@ -272,6 +272,10 @@ void ConnectionRelay::Advance(int64_t id, Entry& entry, absl::Duration now) {
   for (int64_t i = refused; i < totals_.num_refused; ++i) options_.counts->Add(totals_.refused_for);
   if (totals_.num_refused > refused) Tell(refused_, "call refused", entry, totals_.last_refusal, now);
   if (entry.connection->guard().num_call_frames() != call_frames) entry.active_at = now;
+  if (!entry.answered && entry.connection->guard().server_began()) {
+    entry.answered = true;
+    num_answered_.fetch_add(1, std::memory_order_relaxed);
+  }
   BookMessages(entry, now);
   GrantWindow(id, entry, now);
   admission_.SetProgress(id, entry.connection->guard().progress());

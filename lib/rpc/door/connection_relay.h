@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -50,7 +51,7 @@ struct RelayOptions {
   /// until it has taken it down again. While `max_greeted` wait for that, no newcomers are wanted. Who comes all the
   /// same is closed at its greeting, where more than a quarter of those who wait are from its host and no worker has
   /// come from there.
-  base::Rate hand_overs = {256, 3000};
+  base::Rate hand_overs = {256, 1000};
   /// Who has made no valid call in this time goes for the next one where gRPC has enough of those
   /// (AdmissionLimits::unserved); within it, the next one waits.
   absl::Duration unserved_stay = absl::Milliseconds(50);
@@ -100,6 +101,8 @@ class ConnectionRelay {
   absl::Duration UntilNextStep();
 
   int64_t num_connections() const { return static_cast<int64_t>(entries_.size()); }
+  /// Newcomers to whom gRPC has said something, since the relay began. Any thread may ask.
+  int64_t num_answered() const { return num_answered_.load(std::memory_order_relaxed); }
   /// Those without a valid call so far.
   int64_t num_unproven() const { return admission_.num_newcomers() + admission_.num_unserved(); }
 
@@ -117,9 +120,10 @@ class ConnectionRelay {
     bool unwanted = false;        ///< it came while enough others waited for gRPC
     bool settled = false;         ///< no longer asked for its first valid call
     bool told = false;
-    bool worker = false;  ///< its messages count as a worker's
-    uint64_t bytes = 0;   ///< of messages, in the totals
-    uint64_t shared = 0;  ///< bytes of windows and messages beyond its own, in shared_
+    bool answered = false;  ///< counts in num_answered_
+    bool worker = false;    ///< its messages count as a worker's
+    uint64_t bytes = 0;     ///< of messages, in the totals
+    uint64_t shared = 0;    ///< bytes of windows and messages beyond its own, in shared_
     absl::Duration wants_since = absl::InfiniteDuration();  ///< a window, and has none
   };
 
@@ -196,6 +200,7 @@ class ConnectionRelay {
   std::map<std::string, std::vector<std::pair<absl::Duration, int64_t>>> idle_;
   absl::Duration next_look_for_idle_ = -absl::InfiniteDuration();
   Told closed_, refused_;
+  std::atomic<int64_t> num_answered_{0};
 };
 
 }  // namespace troupe::rpc
