@@ -101,7 +101,8 @@ absl::StatusOr<PolicyActions> FromProto(const v1::QueryActions& in, const Policy
   if (in.rows() != rows || !fits("action", in.actions().size(), 4 * rows * words) ||
       !fits("sampled_action", in.sampled_actions().size(), 4 * rows * words) ||
       !fits("log_prob", static_cast<size_t>(in.action_logp_size()), rows) || in.state_out().size() % row_bytes != 0 ||
-      in.logits().size() % row_bytes != 0 || in.mean().size() % row_bytes != 0) {
+      in.logits().size() % row_bytes != 0 || in.mean().size() % row_bytes != 0 ||
+      (in.values_size() != 0 && in.values_size() != asked.rows)) {
     return absl::InvalidArgumentError(absl::StrCat("the answer of policy \"", in.policy_id().substr(0, 64),
                                                    "\" has arrays that are not as long as it says"));
   }
@@ -116,6 +117,7 @@ absl::StatusOr<PolicyActions> FromProto(const v1::QueryActions& in, const Policy
   out.state = {Get<float>(in.state_out()), in.state_tag()};
   out.logits = Get<float>(in.logits());
   out.mean = Get<float>(in.mean());
+  out.values.assign(in.values().begin(), in.values().end());
   return out;
 }
 

@@ -70,6 +70,7 @@ struct PolicyActions {
   PolicyState state;                        ///< for the same agents' next decisions
   std::vector<float> logits;                ///< [rows, logits size]
   std::vector<float> mean;                  ///< [rows, mean size]
+  std::vector<float> values;                ///< [rows], of the critic, in the units of rewards
 };
 
 /// What there is to ask. Plain value.

@@ -135,6 +135,12 @@ TEST_F(QueryAskingTest, AnAnswerOfAnotherShapeIsRefused) {
   EXPECT_TRUE(refused([](auto& r) { r.set_mean("abc"); }));
   EXPECT_TRUE(refused([](auto& r) { r.set_sampled_actions(r.actions()); })) << "nobody asked for it";
   EXPECT_TRUE(refused([](auto& r) { r.clear_actions(); }));
+  EXPECT_TRUE(refused([](auto& r) { r.add_values(1); })) << "nobody asked for it";
+  query.outputs = {"action", "value"};
+  EXPECT_TRUE(refused([](auto&) {})) << "asked for, and not there";
+  for (const float value : {2.5f, -1.0f}) good.mutable_policies(0)->add_values(value);
+  EXPECT_EQ((*FromProto(good, query))[0].values, (std::vector<float>{2.5, -1.0}));
+  good.mutable_policies(0)->clear_values();
   rows_.policy_id = "";
   rows_.agent_ids = {"a"};
   query = serving::Ask({&rows_}, true);

@@ -88,6 +88,7 @@ absl::StatusOr<serving::PolicyActions> ToActions(const v1::QueryActions& in, con
   const size_t actions = has("action") ? rows : 0;
   const size_t sampled = has("sampled_action") ? rows : 0;
   const size_t logps = has("log_prob") ? rows : 0;
+  const size_t values = !outputs.empty() && has("value") ? rows : 0;
   // Where agents were asked for, the server says which policy plays them.
   const bool named = !asked.policy_id.value().empty();
   if ((named ? in.policy_id() != asked.policy_id.value() : !policy::ValidatePolicyId(in.policy_id()).ok()) ||
@@ -97,11 +98,11 @@ absl::StatusOr<serving::PolicyActions> ToActions(const v1::QueryActions& in, con
                                                    asked.policy_id.value(), "\""));
   }
   if (in.actions().size() != 4 * actions * words || in.sampled_actions().size() != 4 * sampled * words ||
-      static_cast<size_t>(in.action_logp_size()) != logps) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the answer of policy \"", in.policy_id(), "\" has ", in.actions().size(), " and ",
-                     in.sampled_actions().size(), " bytes of actions and ", in.action_logp_size(),
-                     " log-probabilities, expected ", rows, " rows of ", words, " words"));
+      static_cast<size_t>(in.action_logp_size()) != logps || static_cast<size_t>(in.values_size()) != values) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the answer of policy \"", in.policy_id(), "\" has ", in.actions().size(), " and ", in.sampled_actions().size(),
+        " bytes of actions and ", in.action_logp_size(), " log-probabilities, ", in.values_size(), " values, expected ",
+        rows, " rows of ", words, " words"));
   }
   serving::PolicyActions out;
   out.policy_id = policy::PolicyId(in.policy_id());
@@ -119,6 +120,7 @@ absl::StatusOr<serving::PolicyActions> ToActions(const v1::QueryActions& in, con
   out.state_tag = in.state_tag();
   TROUPE_ASSIGN_OR_RETURN(out.logits, ToColumns(in, in.logits(), asked.rows, "logits"));
   TROUPE_ASSIGN_OR_RETURN(out.mean, ToColumns(in, in.mean(), asked.rows, "means"));
+  out.values.assign(in.values().begin(), in.values().end());
   return out;
 }
 
@@ -194,6 +196,7 @@ void ToProto(const serving::ActionAnswer& answer, v1::ComputeActionsReply* reply
     out->set_state_tag(actions.state_tag);
     out->set_logits(Bytes(absl::MakeConstSpan(actions.logits)));
     out->set_mean(Bytes(absl::MakeConstSpan(actions.mean)));
+    out->mutable_values()->Add(actions.values.begin(), actions.values.end());
   }
 }
 

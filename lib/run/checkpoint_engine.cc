@@ -8,6 +8,7 @@
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/value_network.h"
 #include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/run_folder.h"
 
@@ -46,18 +47,29 @@ class CheckpointEngine::Source final : public serving::WeightSource {
     return found == versions_.end() ? policy::WeightVersion() : found->second;
   }
   absl::StatusOr<policy::WeightSnapshotPtr> Load(const policy::PolicySpec& spec) override {
-    const absl::StatusOr<policy::PolicyState> state = weights_->Read(spec);
-    if (state.ok()) return policy::SnapshotOf(*state, spec);
+    TROUPE_ASSIGN_OR_RETURN(const policy::PolicyState state, Read(spec));
+    return policy::SnapshotOf(state, spec);
+  }
+  absl::StatusOr<policy::WeightSnapshotPtr> LoadValues(const policy::PolicySpec& spec) override {
+    const std::optional<policy::PolicySpec> network = policy::ValueNetworkOf(spec);
+    if (!network.has_value()) return WeightSource::LoadValues(spec);
+    TROUPE_ASSIGN_OR_RETURN(const policy::PolicyState state, Read(spec));
+    return policy::ValueSnapshotOf(state, spec, *network);
+  }
+
+ private:
+  absl::StatusOr<policy::PolicyState> Read(const policy::PolicySpec& spec) {
+    absl::StatusOr<policy::PolicyState> state = weights_->Read(spec);
+    if (state.ok()) return state;
     // Whoever asks is told; a person has to look at the disk, and is told ever more rarely.
     const int64_t failures = failures_.fetch_add(1, std::memory_order_relaxed) + 1;
     if ((failures & (failures - 1)) == 0) {
       TROUPE_ERROR("weights cannot be read policy={} failures={} error=\"{}\"", spec.id.value(), failures,
                    base::LogSafe(std::string(state.status().message())));
     }
-    return state.status();
+    return state;
   }
 
- private:
   const std::unique_ptr<storage::CheckpointWeights> weights_;
   std::map<std::string, policy::WeightVersion> versions_;  ///< by policy id
   std::atomic<int64_t> failures_{0};
@@ -84,6 +96,7 @@ absl::Status CheckpointEngine::MakeEngine(const Opened& opened) {
   TROUPE_ASSIGN_OR_RETURN(
       engine_, serving::QueryEngine::Create(ActiveSpecs(*opened.table), {.seed = asked_.seed.value_or(DrawSeed()),
                                                                          .policy_map_capacity = capacity_,
+                                                                         .has_values = true,
                                                                          .actor_host = std::move(actor_host)}));
   return absl::OkStatus();
 }
@@ -114,11 +127,11 @@ absl::Status CheckpointEngine::Take(const Opened& opened) {
     TROUPE_ASSIGN_OR_RETURN(snapshots.emplace_back(), policy::SnapshotOf(state, spec));
   }
   TROUPE_RETURN_IF_ERROR(engine_->SetPolicies(*opened.table));  // says who plays them, too
-  for (policy::WeightSnapshotPtr& snapshot : snapshots)
-    TROUPE_RETURN_IF_ERROR(engine_->SetWeights(std::move(snapshot)));
+  size_t next = 0;
   for (const policy::PolicySpec& spec : policies) {
-    if (reads || !spec.policy_class.has_weights()) continue;
-    TROUPE_RETURN_IF_ERROR(engine_->SetSource(spec.id, opened.source->VersionOf(spec.id), opened.source));
+    if (!spec.policy_class.has_weights()) continue;
+    TROUPE_RETURN_IF_ERROR(engine_->SetSource(spec.id, opened.source->VersionOf(spec.id), opened.source,
+                                              reads ? std::move(snapshots[next++]) : nullptr));
   }
   checkpoint_ = opened.folder;
   table_ = opened.table;

@@ -19,7 +19,7 @@ namespace troupe::serving {
 
 /// Rows of a query, all policies together; more are RESOURCE_EXHAUSTED.
 constexpr int64_t kMaxQueryRows = 1024;
-/// Bytes of actions, log-probabilities and states in an answer; more are RESOURCE_EXHAUSTED.
+/// Bytes of an answer's arrays; more are RESOURCE_EXHAUSTED.
 constexpr int64_t kMaxAnswerBytes = int64_t{4} << 20;
 
 /// Rows for one policy to act on. Borrows its arrays, which come from outside: nothing in it was checked.
@@ -64,6 +64,7 @@ struct PolicyActions {
   uint64_t state_tag = 0;     ///< of the policy and network that state_out is of; 0 where it remembers nothing
   std::vector<float> logits;  ///< [rows, logits size], where asked for
   std::vector<float> mean;    ///< [rows, mean size], where asked for
+  std::vector<float> values;  ///< [rows], in the units of rewards, where asked for
 };
 /// By QueryRows of the query.
 using ActionAnswer = std::vector<PolicyActions>;

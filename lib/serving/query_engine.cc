@@ -81,7 +81,7 @@ absl::StatusOr<std::shared_ptr<ServedPolicy>> QueryEngine::AdmitLocked(const pol
     slot = free_slots_.back();
     free_slots_.pop_back();
   }
-  auto policy = std::make_shared<ServedPolicy>(spec, slot, &budget_);
+  auto policy = std::make_shared<ServedPolicy>(spec, slot, options_.has_values, &budget_);
   tier_.SetPolicy(slot, policy.get());
   TROUPE_CHECK(ActorsOf(*policy).map->core().Add(slot).ok());
   return policy;
@@ -198,11 +198,14 @@ absl::Status QueryEngine::SetWeights(policy::WeightSnapshotPtr weights) {
 }
 
 absl::Status QueryEngine::SetSource(const policy::PolicyId& id, policy::WeightVersion version,
-                                    std::shared_ptr<WeightSource> source) {
+                                    std::shared_ptr<WeightSource> source, policy::WeightSnapshotPtr weights) {
   if (source == nullptr) return absl::InvalidArgumentError("no source of weights");
   const std::shared_ptr<const Routes> routes = CurrentRoutes();
   TROUPE_ASSIGN_OR_RETURN(const Route* const route, Find(*routes, id));
-  route->policy->Offer({version, nullptr, std::move(source)});
+  if (weights != nullptr) {
+    TROUPE_RETURN_IF_ERROR(weights->Validate(route->policy->spec(), route->policy->acting_size()));
+  }
+  route->policy->Offer({version, std::move(weights), std::move(source)});
   return absl::OkStatus();
 }
 

@@ -71,6 +71,7 @@ class QueryEngine final : public ActionQueries {
     inference::Backend backend = inference::Backend::kAuto;
     int64_t policy_map_capacity = 100;  ///< actors in memory, at least 1
     WeightSource* source = nullptr;     ///< of weights that were not handed in; outlives the engine
+    bool has_values = false;            ///< sources (SetSource, SetLabel) have the policies' value networks
     std::shared_ptr<inference::ActorHost> actor_host = nullptr;  ///< for policies in another process; nobody else's
     TurnQueue::Limits hosted_limits;                             ///< of queries that ask those
     BatchBudget::Limits queue_limits;                            ///< of queries that wait for the others
@@ -91,9 +92,9 @@ class QueryEngine final : public ActionQueries {
   absl::Status SetWeights(policy::WeightSnapshotPtr weights);
 
   /// As SetWeights, with weights that `source` has: they are read when the policy is asked, at most once a version.
-  /// What it says then is the query's answer.
+  /// What it says then is the query's answer. `weights`: they were read already.
   absl::Status SetSource(const policy::PolicyId& id, policy::WeightVersion version,
-                         std::shared_ptr<WeightSource> source);
+                         std::shared_ptr<WeightSource> source, policy::WeightSnapshotPtr weights = nullptr);
   /// `weights` stand under `label`, by policy id, in the place of what stood there; none: the label is gone. Queries
   /// that are on their way keep what they asked. A policy that is removed or replaced loses its labels.
   /// INVALID_ARGUMENT: no label (CheckLabel), or weights that do not fit; NOT_FOUND unknown policy; RESOURCE_EXHAUSTED
@@ -209,6 +210,9 @@ class QueryEngine final : public ActionQueries {
     return query.deterministic || query.seed.has_value() ? 0 : next_request_.fetch_add(1, std::memory_order_relaxed);
   }
   Actors& ActorsOf(const ServedPolicy& policy) { return policy.runs_elsewhere() ? hosted_actors_ : actors_; }
+  /// The policy's value network with the weights of the version that its actor has.
+  absl::Status PrepareValues(const ServedPolicy& policy, const OfferedWeights& newest, ServingActor* resident) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(resident->mutex);
   /// Computes parts of one policy and one mode in one forward, or two where means of samples are asked for, and writes
   /// their actions.
   absl::Status Act(const ServedPolicy& policy, absl::Span<Part* const> parts);

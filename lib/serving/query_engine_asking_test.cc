@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/policy/value_network.h"
 #include "lib/serving/query_engine.h"
 #include "lib/serving/testing/query_builder.h"
 #include <gmock/gmock.h>
@@ -219,6 +220,75 @@ TEST(VersionsTest, AreReadWhenTheyAreAskedAndOnce) {
   EXPECT_EQ(engine->ListPolicies().policies[0].version.n, 2);
 }
 
+/// Has a policy's actor and, of the same version, its value network.
+class SourceWithValues final : public WeightSource {
+ public:
+  explicit SourceWithValues(int64_t n) : n_(n) {}
+  absl::StatusOr<policy::WeightSnapshotPtr> Load(const PolicySpec& spec) override { return MakeWeights(spec, n_); }
+  absl::StatusOr<policy::WeightSnapshotPtr> LoadValues(const PolicySpec& spec) override {
+    ++loads_;
+    return MakeWeights(*policy::ValueNetworkOf(spec), n_);
+  }
+  const int64_t n_;
+  int loads_ = 0;
+};
+
+/// What the value network of `version` says of the rows.
+std::vector<float> ValuesOf(const PolicySpec& spec, const OwnedRows& rows, int64_t version) {
+  const PolicySpec network = *policy::ValueNetworkOf(spec);
+  auto critic = *inference::Actor::Create(network, 1);
+  EXPECT_EQ(critic->SetWeights(MakeWeights(network, version)), absl::OkStatus());
+  std::vector<inference::RowKey> keys;
+  for (int64_t row = 0; row < rows.rows; ++row) {
+    keys.push_back(
+        {.slot = base::AgentSlot(rows.agent_slots.empty() ? 0 : rows.agent_slots[static_cast<size_t>(row)])});
+  }
+  std::vector<float> values(static_cast<size_t>(rows.rows));
+  inference::ActInput input;
+  input.rows = rows.rows;
+  input.obs = rows.obs.data();
+  input.keys = keys.data();
+  EXPECT_EQ(critic->Forward(input, absl::MakeSpan(values)), absl::OkStatus());
+  return values;
+}
+
+TEST(ValuesTest, AreThoseOfTheVersionThatActs) {
+  PolicySpec spec = Plain("p");
+  spec.agent_id_size = 3;
+  spec.normalize_observations = true;
+  spec.has_action_mask = true;
+  spec.SetCriticAgentId(true);
+  const auto engine = *QueryEngine::Create({spec}, {.has_values = true});
+  const OwnedRows rows = MakeRows(spec, 5);
+  ActionQuery query = Ask({&rows}, false);
+  query.outputs = {"value"};
+  const auto first = std::make_shared<SourceWithValues>(1);
+  const auto second = std::make_shared<SourceWithValues>(2);
+  ASSERT_EQ(engine->SetSource(spec.id, {1, 1}, first), absl::OkStatus());
+  EXPECT_TRUE(AskOne(*engine, rows)->values.empty()) << "not asked for";
+  EXPECT_EQ(first->loads_, 0);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ((*engine->Compute(query))[0].values, ValuesOf(spec, rows, 1));
+  EXPECT_EQ(first->loads_, 1);
+  EXPECT_TRUE((*engine->Compute(query))[0].actions.empty());
+  ASSERT_EQ(engine->SetSource(spec.id, {1, 2}, second, MakeWeights(spec, 2)), absl::OkStatus());
+  EXPECT_EQ((*engine->Compute(query))[0].values, ValuesOf(spec, rows, 2));
+  EXPECT_EQ(second->loads_, 1);
+}
+
+TEST(ValuesTest, AreRefusedWhereThereAreNone) {
+  PolicySpec joint = Plain("joint");
+  joint.SetCriticInput(policy::NetworkInput::kJointObservation, 8);
+  for (const auto& [spec, has_values] : {std::pair(Plain("p"), false), std::pair(joint, true)}) {
+    const auto engine = *QueryEngine::Create({spec}, {.has_values = has_values});
+    const OwnedRows rows = MakeRows(spec, 1);
+    ActionQuery query = Ask({&rows}, false);
+    query.outputs = {"value"};
+    const absl::Status status = engine->Compute(query).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("it has no output \"value\", expected action"));
+  }
+}
+
 TEST(OutputsTest, AreThoseThatWereNamed) {
   PolicySpec spec = WithCore(
       MakeSpec("p", *Space::Box(-1, 1, {3}), *Space::Tuple({*Space::Box(-0.01, 0.01, {2}), *Space::Discrete(3)})),
@@ -231,11 +301,12 @@ TEST(OutputsTest, AreThoseThatWereNamed) {
     query.seed = 5;
     return std::move((*engine->Compute(query))[0]);
   };
-  EXPECT_THAT(OutputNamesOf(spec), ElementsAre("action", "sampled_action", "log_prob", "state_out", "logits", "mean"));
+  EXPECT_THAT(OutputNamesOf(spec, false),
+              ElementsAre("action", "sampled_action", "log_prob", "state_out", "logits", "mean"));
   const PolicyActions usual = ask({}, false);
   EXPECT_TRUE(usual.logits.empty());
   EXPECT_TRUE(usual.mean.empty());
-  const PolicyActions all = ask(OutputNamesOf(spec), false);
+  const PolicyActions all = ask(OutputNamesOf(spec, false), false);
   EXPECT_EQ(Values(all), Values(usual));
   ASSERT_EQ(all.logits.size(), 12u);
   ASSERT_EQ(all.mean.size(), 8u);
@@ -260,12 +331,12 @@ TEST(OutputsTest, AreNoMoreThanThereAre) {
   const auto engine = EngineWith({spec});
   const OwnedRows rows = MakeRows(spec, 1);
   ActionQuery query = Ask({&rows}, true);
-  query.outputs = {"action", "sampled_action", "log_prob", "action", "action", "action"};
+  query.outputs = {"action", "sampled_action", "log_prob", "action", "action", "action", "action"};
   EXPECT_TRUE(engine->Compute(query).ok()) << "as many as there are names";
   query.outputs.push_back("action");
   const absl::Status refused = engine->Compute(query).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(std::string(refused.message()), "outputs has 7 names, expected at most 6");
+  EXPECT_EQ(std::string(refused.message()), "outputs has 8 names, expected at most 7");
 }
 
 TEST(OutputsTest, ThatThereAreNoneOfAreRefused) {

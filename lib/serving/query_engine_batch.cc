@@ -86,6 +86,15 @@ class QueryEngine::Forward {
     return actor->Act(input_, actions_.data(), logp_.data());
   }
 
+  bool WantsValues() const { return Wants(QueryOutput::kValue); }
+  absl::Status RunValues(inference::Actor* network) {
+    values_.resize(static_cast<size_t>(rows_));
+    inference::ActInput input = input_;
+    input.action_mask = nullptr;
+    input.outputs = nullptr;
+    return network->Forward(input, absl::MakeSpan(values_));
+  }
+
   /// Gives each part its rows.
   void HandOut(policy::WeightVersion version) {
     if (input_.deterministic && Wants(QueryOutput::kMean)) modes_ = actions_;
@@ -113,6 +122,9 @@ class QueryEngine::Forward {
       }
       if (part->outputs.Has(QueryOutput::kLogits)) HandOutLogits(first, &answer);
       if (part->outputs.Has(QueryOutput::kMean)) HandOutMean(first, &answer);
+      if (part->outputs.Has(QueryOutput::kValue)) {
+        answer.values.assign(values_.begin() + first, values_.begin() + first + answer.rows);
+      }
       DropUnasked(part->outputs, &answer);
       first += answer.rows;
     }
@@ -207,9 +219,22 @@ class QueryEngine::Forward {
   std::vector<inference::RowKey> keys_;
   std::vector<std::byte> obs_;
   std::vector<uint8_t> mask_;
-  std::vector<float> state_, outputs_, logp_;
+  std::vector<float> state_, outputs_, logp_, values_;
   std::vector<space::ActionWord> actions_, modes_;
 };
+
+absl::Status QueryEngine::PrepareValues(const ServedPolicy& policy, const OfferedWeights& newest,
+                                        ServingActor* resident) const {
+  if (resident->values == nullptr) {
+    TROUPE_ASSIGN_OR_RETURN(resident->values,
+                            inference::Actor::Create(*policy.value_network(), options_.seed, options_.backend));
+  }
+  const policy::WeightSnapshotPtr& there = resident->values->weights();
+  if (there != nullptr && there->version == resident->acting->version) return absl::OkStatus();
+  TROUPE_CHECK(newest.source != nullptr);
+  TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr weights, newest.source->LoadValues(policy.spec()));
+  return resident->values->SetWeights(std::move(weights));
+}
 
 absl::Status QueryEngine::Act(const ServedPolicy& policy, absl::Span<Part* const> parts) {
   OfferedWeights newest = policy.newest();
@@ -236,6 +261,10 @@ absl::Status QueryEngine::Act(const ServedPolicy& policy, absl::Span<Part* const
       if (part->exact_version < 0 || part->exact_version == version.n) continue;
       return absl::NotFoundError(absl::StrCat("policy \"", policy.spec().id.value(), "\" has no version ",
                                               part->exact_version, " here any more, but ", version.n));
+    }
+    if (forward.WantsValues()) {
+      TROUPE_RETURN_IF_ERROR(PrepareValues(policy, newest, &resident));
+      TROUPE_RETURN_IF_ERROR(forward.RunValues(resident.values.get()));
     }
     TROUPE_RETURN_IF_ERROR(forward.Run(resident.actor.get()));
   }

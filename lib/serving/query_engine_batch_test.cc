@@ -118,7 +118,7 @@ TEST(QueryEngineBatchTest, WhatHasQueuedIsComputedTogetherAndAnsweredAsAlone) {
       if (rows == 2) last.rows.action_mask.clear();
       if (rows == 3) last.rows.state_in.assign(static_cast<size_t>(rows * spec.actor_state_size()), 0.25f);
       last.query = Ask({&last.rows}, true);
-      last.query.outputs = rows == 5 ? OutputNamesOf(spec) : std::vector<std::string>();
+      last.query.outputs = rows == 5 ? OutputNamesOf(spec, false) : std::vector<std::string>();
       last.Send(*engine);
       EXPECT_NE(last.give_up, nullptr);
       EXPECT_EQ(last.answer.status().code(), absl::StatusCode::kUnknown) << "the policy is busy";

@@ -136,7 +136,7 @@ absl::StatusOr<QueryEngine::Part> QueryEngine::CheckPart(const Routes& routes, c
                                              : absl::StrCat(absl::Hex(policy.state_tag()))));
   }
   TROUPE_RETURN_IF_ERROR(CheckRows(spec, policy.leaves(), part.rows, {routes.agent_ids, route->agent_slots}));
-  TROUPE_ASSIGN_OR_RETURN(part.outputs, ParseOutputs(spec, query.outputs));
+  TROUPE_ASSIGN_OR_RETURN(part.outputs, ParseOutputs(spec, policy.value_network().has_value(), query.outputs));
   if (query.seed.has_value()) {
     if (policy.runs_elsewhere()) {
       return absl::InvalidArgumentError(
@@ -171,6 +171,7 @@ absl::StatusOr<std::vector<QueryEngine::Part>> QueryEngine::Check(const Routes& 
     int64_t words = 2 * spec.action_words() + 1 + spec.actor_state_size();
     if (part.outputs.Has(QueryOutput::kLogits)) words += LogitsSize(spec);
     if (part.outputs.Has(QueryOutput::kMean)) words += MeanSize(spec);
+    if (part.outputs.Has(QueryOutput::kValue)) words += 1;
     answer_bytes += rows.rows * 4 * words;
     parts.push_back(std::move(part));
   }

@@ -36,7 +36,7 @@ PolicyDescription Describe(const ServedPolicy& policy, const std::vector<int32_t
   description.needs_agent_slots = spec.agent_id_size > 0;
   description.agent_slots = agent_slots;
   description.network = NetworkText(spec);
-  description.outputs = OutputNamesOf(spec);
+  description.outputs = OutputNamesOf(spec, policy.value_network().has_value());
   description.logits_size = LogitsSize(spec);
   description.mean_size = MeanSize(spec);
   for (const auto& [label, labelled] : labels) description.versions.push_back({label, labelled->newest().version});

@@ -10,8 +10,8 @@
 namespace troupe::serving {
 namespace {
 
-constexpr const char* kNames[kNumQueryOutputs] = {"action",    "sampled_action", "log_prob",
-                                                  "state_out", "logits",         "mean"};
+constexpr const char* kNames[kNumQueryOutputs] = {"action", "sampled_action", "log_prob", "state_out",
+                                                  "logits", "mean",           "value"};
 
 int64_t SizeOf(const policy::PolicySpec& spec, space::ActionLeaf::Kind kind) {
   if (!spec.policy_class.has_weights()) return 0;
@@ -22,7 +22,7 @@ int64_t SizeOf(const policy::PolicySpec& spec, space::ActionLeaf::Kind kind) {
   return size;
 }
 
-bool Gives(const policy::PolicySpec& spec, QueryOutput output) {
+bool Gives(const policy::PolicySpec& spec, bool has_values, QueryOutput output) {
   switch (output) {
     case QueryOutput::kStateOut:
       return spec.actor_state_size() > 0;
@@ -30,6 +30,8 @@ bool Gives(const policy::PolicySpec& spec, QueryOutput output) {
       return LogitsSize(spec) > 0;
     case QueryOutput::kMean:
       return MeanSize(spec) > 0;
+    case QueryOutput::kValue:
+      return has_values;
     case QueryOutput::kAction:
     case QueryOutput::kSampledAction:
     case QueryOutput::kLogProb:
@@ -43,15 +45,16 @@ bool Gives(const policy::PolicySpec& spec, QueryOutput output) {
 int64_t LogitsSize(const policy::PolicySpec& spec) { return SizeOf(spec, space::ActionLeaf::Kind::kCategorical); }
 int64_t MeanSize(const policy::PolicySpec& spec) { return SizeOf(spec, space::ActionLeaf::Kind::kContinuous); }
 
-std::vector<std::string> OutputNamesOf(const policy::PolicySpec& spec) {
+std::vector<std::string> OutputNamesOf(const policy::PolicySpec& spec, bool has_values) {
   std::vector<std::string> names;
   for (size_t i = 0; i < kNumQueryOutputs; ++i) {
-    if (Gives(spec, static_cast<QueryOutput>(i))) names.emplace_back(kNames[i]);
+    if (Gives(spec, has_values, static_cast<QueryOutput>(i))) names.emplace_back(kNames[i]);
   }
   return names;
 }
 
-absl::StatusOr<QueryOutputs> ParseOutputs(const policy::PolicySpec& spec, absl::Span<const std::string> names) {
+absl::StatusOr<QueryOutputs> ParseOutputs(const policy::PolicySpec& spec, bool has_values,
+                                          absl::Span<const std::string> names) {
   if (names.empty()) return QueryOutputs::Usual();
   if (names.size() > std::size(kNames)) {
     return absl::InvalidArgumentError(
@@ -61,10 +64,10 @@ absl::StatusOr<QueryOutputs> ParseOutputs(const policy::PolicySpec& spec, absl::
   for (const std::string& name : names) {
     const auto* const found = std::find(std::begin(kNames), std::end(kNames), name);
     const auto output = static_cast<QueryOutput>(found - std::begin(kNames));
-    if (found == std::end(kNames) || !Gives(spec, output)) {
+    if (found == std::end(kNames) || !Gives(spec, has_values, output)) {
       return absl::InvalidArgumentError(absl::StrCat("policy \"", spec.id.value(), "\": it has no output \"",
                                                      base::LogSafe(name, 64), "\", expected ",
-                                                     absl::StrJoin(OutputNamesOf(spec), ", ")));
+                                                     absl::StrJoin(OutputNamesOf(spec, has_values), ", ")));
     }
     outputs.Add(output);
   }

@@ -18,8 +18,9 @@ enum class QueryOutput : size_t {
   kStateOut = 3,       ///< "state_out", of a policy that remembers
   kLogits = 4,         ///< "logits", of a network with discrete actions
   kMean = 5,           ///< "mean", of a network with continuous ones
+  kValue = 6,          ///< "value", where there is a value network
 };
-inline constexpr size_t kNumQueryOutputs = 6;
+inline constexpr size_t kNumQueryOutputs = 7;
 
 /// A set of them. Plain value.
 class QueryOutputs {
@@ -36,10 +37,11 @@ class QueryOutputs {
   std::bitset<kNumQueryOutputs> set_;
 };
 
-/// The names that a policy of `spec` can be asked for, in the order of the enum.
-std::vector<std::string> OutputNamesOf(const policy::PolicySpec& spec);
+/// The names that a policy of `spec` can be asked for, in the order of the enum. `has_values`: also its value network.
+std::vector<std::string> OutputNamesOf(const policy::PolicySpec& spec, bool has_values);
 /// INVALID_ARGUMENT for a name that is none of these, with those that there are. No names: the usual ones.
-absl::StatusOr<QueryOutputs> ParseOutputs(const policy::PolicySpec& spec, absl::Span<const std::string> names);
+absl::StatusOr<QueryOutputs> ParseOutputs(const policy::PolicySpec& spec, bool has_values,
+                                          absl::Span<const std::string> names);
 
 /// Elements of a row of logits, and of a mean; 0: the policy gives none.
 int64_t LogitsSize(const policy::PolicySpec& spec);

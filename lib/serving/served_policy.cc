@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/value_network.h"
 
 namespace troupe::serving {
 namespace {
@@ -30,12 +31,14 @@ uint64_t StateTag(const policy::PolicySpec& spec) {
 
 }  // namespace
 
-ServedPolicy::ServedPolicy(const policy::PolicySpec& spec, policy::PolicySlot slot, BatchBudget* budget)
+ServedPolicy::ServedPolicy(const policy::PolicySpec& spec, policy::PolicySlot slot, bool has_values,
+                           BatchBudget* budget)
     : spec_(spec),
       slot_(slot),
       leaves_(space::ActionLeaves(spec.action_space)),
       word_dtypes_(WordDTypes(spec)),
       bounds_(spec),
+      value_network_(has_values ? policy::ValueNetworkOf(spec) : std::nullopt),
       acting_size_(policy::ParameterLayout::For(spec).acting_size()),
       state_tag_(StateTag(spec)),
       lane_(budget) {}

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "lib/base/mutex.h"
 #include "lib/inference/action_bounds.h"
+#include "lib/inference/actor.h"
 #include "lib/inference/policy_actor.h"
 #include "lib/policy/ids.h"
 #include "lib/policy/policy_spec.h"
@@ -22,8 +24,9 @@ namespace troupe::serving {
 /// QueryEngine, shared with the queries that ask it, so that one that is removed lives as long as they do. Thread-safe.
 class ServedPolicy {
  public:
-  /// `spec` is valid; `slot`: of the engine's map, this policy's as long as it lives. `budget` outlives it.
-  ServedPolicy(const policy::PolicySpec& spec, policy::PolicySlot slot, BatchBudget* budget);
+  /// `spec` is valid; `slot`: of the engine's map, this policy's as long as it lives. `has_values`: sources of its
+  /// weights have those of its value network, where it has one. `budget` outlives it.
+  ServedPolicy(const policy::PolicySpec& spec, policy::PolicySlot slot, bool has_values, BatchBudget* budget);
 
   const policy::PolicySpec& spec() const { return spec_; }
   policy::PolicySlot slot() const { return slot_; }
@@ -32,6 +35,8 @@ class ServedPolicy {
   const std::vector<space::ActionLeaf>& leaves() const { return leaves_; }
   const std::vector<tensor::DType>& word_dtypes() const { return word_dtypes_; }
   const inference::ActionBounds& bounds() const { return bounds_; }
+  /// nullopt: it cannot be asked for values.
+  const std::optional<policy::PolicySpec>& value_network() const { return value_network_; }
 
   /// Elements of the weights that it acts with.
   int64_t acting_size() const { return acting_size_; }
@@ -52,6 +57,7 @@ class ServedPolicy {
   const std::vector<space::ActionLeaf> leaves_;
   const std::vector<tensor::DType> word_dtypes_;
   const inference::ActionBounds bounds_;
+  const std::optional<policy::PolicySpec> value_network_;
   const int64_t acting_size_;
   const uint64_t state_tag_;
   BatchLane lane_;
@@ -64,7 +70,9 @@ struct ServingActor {
   base::Mutex mutex;
   std::unique_ptr<inference::PolicyActor> actor ABSL_GUARDED_BY(mutex);
   policy::WeightSnapshotPtr acting ABSL_GUARDED_BY(mutex);  ///< nullptr for a class without weights
-  int64_t bytes = 0;                                        ///< of packed weights; constant
+  /// The policy's value network, once somebody has asked for values; its weights are of any version.
+  std::unique_ptr<inference::Actor> values ABSL_GUARDED_BY(mutex);
+  int64_t bytes = 0;  ///< of packed weights; constant
 };
 
 }  // namespace troupe::serving

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
 
@@ -15,13 +16,17 @@ class WeightSource {
   /// The weights of `spec`'s policy, which fit it. DATA_LOSS: they are damaged or gone. The error is the answer to the
   /// query that wanted them.
   virtual absl::StatusOr<policy::WeightSnapshotPtr> Load(const policy::PolicySpec& spec) = 0;
+  /// The same of its value network (policy::ValueNetworkOf), which it has; UNIMPLEMENTED: there are actors alone.
+  virtual absl::StatusOr<policy::WeightSnapshotPtr> LoadValues(const policy::PolicySpec& spec) {
+    return absl::UnimplementedError(absl::StrCat("policy \"", spec.id.value(), "\": there is no critic here"));
+  }
 };
 
 /// Weights of one policy that may be acted with: themselves, or where they are read when they are needed. Plain value.
 struct OfferedWeights {
   policy::WeightVersion version;                   ///< of either
   policy::WeightSnapshotPtr weights = nullptr;     ///< nullptr: in `source`
-  std::shared_ptr<WeightSource> source = nullptr;  ///< nullptr, too: nothing is offered
+  std::shared_ptr<WeightSource> source = nullptr;  ///< nullptr, too: nothing is offered. With both it has the values
 
   bool empty() const { return weights == nullptr && source == nullptr; }
   /// Blocks as the source does. The offer is not empty.

@@ -30,9 +30,10 @@ BACKOFF_S = 0.05  # before the second try at a server alone; doubles
 # actions: [rows, words] as the environment gets them; sampled_actions: the same before clipping or scaling; action_logp: [rows], nats, of
 # sampled_actions. Words are int32 where all are discrete, float32 where all are continuous, float64 (exact for both) where they are mixed.
 # learner_epoch and version tell which weights. state_out: PolicyState, [rows, state size] float32 of a policy that remembers, the state_in of the
-# same agents' next decisions. logits and mean: [rows, their size] float32, where outputs named them. None: not asked for, or there is none.
-PolicyActions = collections.namedtuple("PolicyActions", "policy_id learner_epoch version actions sampled_actions action_logp state_out logits mean",
-                                       defaults=(None, None))
+# same agents' next decisions. logits and mean: [rows, their size] float32, where outputs named them. value: [rows] float32, what the critic says
+# of the observations, in the units of rewards. None: not asked for, or there is none.
+PolicyActions = collections.namedtuple("PolicyActions", "policy_id learner_epoch version actions sampled_actions action_logp state_out logits mean value",
+                                       defaults=(None, None, None))
 
 # What there is to ask. observation_space and action_space: text that troupe.envs.spaces.parse reads. obs_dtype: "uint8"
 # or "float32". obs_size: elements of a flattened observation. mask_size: 0 where the policy has no action masks. agents: ids of those that may
@@ -287,14 +288,15 @@ def _actions(answer, asked, outputs):
 
     def has(output):
         return not outputs or output in outputs
-    logps = answer.action_logp[:]
-    if len(logps) != (rows if has("log_prob") else 0):
+    logps, values = answer.action_logp[:], answer.values[:]
+    if len(logps) != (rows if has("log_prob") else 0) or len(values) != (rows if "value" in outputs else 0):
         raise QueryError("INTERNAL", "the answer's arrays are not as long as it says")
     dtypes, version = answer.action_dtypes[:], answer.version
     return PolicyActions(answer.policy_id, version.learner_epoch, version.n, _words(answer.actions, rows, dtypes) if has("action") else None,
                          _words(answer.sampled_actions, rows, dtypes) if has("sampled_action") else None,
                          numpy.array(logps, numpy.float32) if has("log_prob") else None, _state(answer, asked),
-                         _columns(answer.logits, rows, "logits"), _columns(answer.mean, rows, "means"))
+                         _columns(answer.logits, rows, "logits"), _columns(answer.mean, rows, "means"),
+                         numpy.array(values, numpy.float32) if "value" in outputs else None)
 
 
 def read_answer(data, asked, outputs=()):

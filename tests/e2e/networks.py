@@ -41,21 +41,34 @@ def _log_softmax(x):
     return [v - total for v in x]
 
 
-def log_probabilities(tensors, policy, obs, slot=None, agents=0, activation="tanh"):
-    """The actor of a Discrete action space by its definition: the normalized observation, and the one-hot number `slot` of `agents`, through
-    layers with `activation`, then a softmax."""
+def _outputs(tensors, policy, role, obs, slot, agents, activation):
+    """The normalized observation, and the one-hot number `slot` of `agents`, through the layers of actor or critic with `activation`."""
     x = list(obs)
     if f"{policy}/observation.mean" in tensors:
         mean, variance = (tensors[f"{policy}/observation.{what}"][1] for what in ("mean", "variance"))
         x = [min(max((o - m) / math.sqrt(max(v, 1e-8)), -10), 10) for o, m, v in zip(x, mean, variance)]
     if slot is not None:
         x += [1.0 if i == slot else 0.0 for i in range(agents)]
-    layers = sum(name.startswith(f"{policy}/actor.") and name.endswith(".weight") for name in tensors)
+    layers = sum(name.startswith(f"{policy}/{role}.") and name.endswith(".weight") for name in tensors)
     for layer in range(layers):
-        x = _linear(tensors[f"{policy}/actor.{layer}.weight"], tensors[f"{policy}/actor.{layer}.bias"], x)
+        x = _linear(tensors[f"{policy}/{role}.{layer}.weight"], tensors[f"{policy}/{role}.{layer}.bias"], x)
         if layer + 1 < layers:
             x = [ACTIVATIONS[activation](v) for v in x]
-    return _log_softmax(x)
+    return x
+
+
+def log_probabilities(tensors, policy, obs, slot=None, agents=0, activation="tanh"):
+    """The actor of a Discrete action space by its definition."""
+    return _log_softmax(_outputs(tensors, policy, "actor", obs, slot, agents, activation))
+
+
+def value(tensors, policy, obs, slot=None, agents=0, activation="tanh"):
+    """The critic by its definition, in the units of rewards."""
+    output, = _outputs(tensors, policy, "critic", obs, slot, agents, activation)
+    if f"{policy}/value.mean" not in tensors:
+        return output
+    (mean,), (variance,) = (tensors[f"{policy}/value.{what}"][1] for what in ("mean", "variance"))
+    return mean + math.sqrt(max(variance, 1e-8)) * output
 
 
 def gru(tensors, name, x, memory, layer="_l0"):

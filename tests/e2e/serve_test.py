@@ -12,6 +12,7 @@ import time
 import unittest
 
 import harness
+import networks
 
 CONFIG = """
 env: {name: mpe/simple_spread}
@@ -20,7 +21,7 @@ num_envs_per_worker: 8
 multi_agent:
   policies: [left, right]
   policy_mapping: {agent_0: left, "*": right}
-algorithm: {train_batch_size: 400, minibatch_size: 200, num_epochs: 1, use_agent_id: true}
+algorithm: {name: ippo, train_batch_size: 400, minibatch_size: 200, num_epochs: 1, use_agent_id: true, use_value_norm: true}
 model: {actor_hidden_sizes: [16, 16], activation: tanh}
 stop: {env_steps: 100000000}
 experiment: {write_interval: 400, checkpoint_interval: 400, keep_checkpoints: 3}
@@ -182,6 +183,18 @@ class ServeTest(harness.ServingTestCase):
             self.assertNotEqual(done.returncode, 0, arguments)
             self.assertIn(words, done.stderr)
 
+    def check_values(self, client, latest):
+        """What the critic says, of the newest weights and of a label's, beside its definition; the value targets are normalized."""
+        for version, folder in (("latest", "latest"), ("start", "400")):
+            tensors = networks.read_policies(self.path("runs/run/checkpoints", folder))
+            self.assertIn("left/value.mean", tensors)
+            expected = [networks.value(tensors, "left", [scale * each for each in OBS]) for scale in (1, 0.5)]
+            for _ in range(2):
+                got = client.compute_actions("left", [[scale * each for each in OBS] for scale in (1, 0.5)], version=version, outputs=["value", "action"])
+                for one, other in zip(got.value.tolist(), expected):
+                    self.assertAlmostEqual(one, other, delta=1e-4 * max(1, abs(other)))
+                self.assertEqual(got.version == latest, version == "latest")
+
     def test_labels_outputs_seeds_and_agents_from_python(self):
         self.trained(400)
         # The end of a run is checkpointed for certain, what comes before it where the disk has time.
@@ -191,19 +204,21 @@ class ServeTest(harness.ServingTestCase):
             listed = client.list_policies()["left"]
             self.assertLess(listed["start"], listed["latest"])
             described, = client.policies(["right"])
-            self.assertEqual((described.network, described.outputs), ("mlp [16, 16] tanh", ("action", "sampled_action", "log_prob", "logits")))
+            self.assertEqual((described.network, described.outputs), ("mlp [16, 16] tanh", ("action", "sampled_action", "log_prob", "logits", "value")))
             self.assertIn("start", described.versions)
             old = client.compute_actions("left", OBS, version="start", outputs=["logits", "log_prob"], deterministic=True)
             new = client.compute_actions("left", OBS, outputs=["logits"], deterministic=True)
             self.assertEqual(old.version, listed["start"][1])
             self.assertNotEqual(old.logits.tolist(), new.logits.tolist())
             self.assertIsNone(new.actions)
+            self.assertIsNone(new.value)
+            self.check_values(client, new.version)
             self.assertEqual(client.compute_actions("left", OBS, version=listed["start"][1]).version, old.version)
             answers = client.compute_agents({f"agent_{i}": OBS for i in range(3)}, seed=3)
             self.assertEqual([answers[f"agent_{i}"].policy_id for i in range(3)], ["left", "right", "right"])
             again = client.compute_agents({f"agent_{i}": OBS for i in range(3)}, seed=3)
             self.assertEqual([answers[agent].actions.tolist() for agent in answers], [again[agent].actions.tolist() for agent in again])
-            for arguments, code in (({"version": "nothing"}, "NOT_FOUND"), ({"outputs": ["value"]}, "INVALID_ARGUMENT"),
+            for arguments, code in (({"version": "nothing"}, "NOT_FOUND"), ({"outputs": ["worth"]}, "INVALID_ARGUMENT"),
                                     ({"min_version": (9, 0)}, "UNAVAILABLE"), ({"min_version": (9, 0), "version": "start"}, "FAILED_PRECONDITION")):
                 with self.assertRaises(self.query.QueryError) as raised:
                     client.compute_actions("left", OBS, **arguments)

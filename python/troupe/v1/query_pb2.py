@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 from troupe.v1 import common_pb2 as troupe_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15troupe/v1/query.proto\x12\ttroupe.v1\x1a\x16troupe/v1/common.proto\"\x83\x01\n\x15\x43omputeActionsRequest\x12&\n\x08policies\x18\x01 \x03(\x0b\x32\x14.troupe.v1.QueryRows\x12\x15\n\rdeterministic\x18\x02 \x01(\x08\x12\x0f\n\x07outputs\x18\x03 \x03(\t\x12\x11\n\x04seed\x18\x04 \x01(\x04H\x00\x88\x01\x01\x42\x07\n\x05_seed\"\x80\x02\n\tQueryRows\x12\x11\n\tpolicy_id\x18\x01 \x01(\t\x12\x0c\n\x04rows\x18\x02 \x01(\r\x12#\n\tobs_dtype\x18\x03 \x01(\x0e\x32\x10.troupe.v1.DType\x12\x0b\n\x03obs\x18\x04 \x01(\x0c\x12\x13\n\x0b\x61\x63tion_mask\x18\x05 \x01(\x0c\x12\x13\n\x0b\x61gent_slots\x18\x06 \x03(\x05\x12\x10\n\x08state_in\x18\x07 \x01(\x0c\x12\x0f\n\x07version\x18\x08 \x01(\t\x12-\n\x0bmin_version\x18\t \x01(\x0b\x32\x18.troupe.v1.WeightVersion\x12\x11\n\tagent_ids\x18\n \x03(\t\x12\x11\n\tstate_tag\x18\x0b \x01(\x06\"e\n\x13\x43omputeActionsReply\x12)\n\x08policies\x18\x01 \x03(\x0b\x32\x17.troupe.v1.QueryActions\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.troupe.v1.CallError\"*\n\tCallError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\"\x86\x02\n\x0cQueryActions\x12\x11\n\tpolicy_id\x18\x01 \x01(\t\x12)\n\x07version\x18\x02 \x01(\x0b\x32\x18.troupe.v1.WeightVersion\x12\x0c\n\x04rows\x18\x03 \x01(\r\x12\'\n\raction_dtypes\x18\x04 \x03(\x0e\x32\x10.troupe.v1.DType\x12\x0f\n\x07\x61\x63tions\x18\x05 \x01(\x0c\x12\x17\n\x0fsampled_actions\x18\x06 \x01(\x0c\x12\x13\n\x0b\x61\x63tion_logp\x18\x07 \x03(\x02\x12\x11\n\tstate_out\x18\x08 \x01(\x0c\x12\x0e\n\x06logits\x18\t \x01(\x0c\x12\x0c\n\x04mean\x18\n \x01(\x0c\x12\x11\n\tstate_tag\x18\x0b \x01(\x06\"\x15\n\x13ListPoliciesRequest\"z\n\x0cListedPolicy\x12\x11\n\tpolicy_id\x18\x01 \x01(\t\x12)\n\x07version\x18\x02 \x01(\x0b\x32\x18.troupe.v1.WeightVersion\x12,\n\x08versions\x18\x03 \x03(\x0b\x32\x1a.troupe.v1.LabelledVersion\">\n\x11ListPoliciesReply\x12)\n\x08policies\x18\x01 \x03(\x0b\x32\x17.troupe.v1.ListedPolicy\"-\n\x17\x44\x65scribePoliciesRequest\x12\x12\n\npolicy_ids\x18\x01 \x03(\t\"\xb1\x03\n\x11PolicyDescription\x12\x11\n\tpolicy_id\x18\x01 \x01(\t\x12)\n\x07version\x18\x02 \x01(\x0b\x32\x18.troupe.v1.WeightVersion\x12\x19\n\x11observation_space\x18\x03 \x01(\t\x12\x14\n\x0c\x61\x63tion_space\x18\x04 \x01(\t\x12#\n\tobs_dtype\x18\x05 \x01(\x0e\x32\x10.troupe.v1.DType\x12\x10\n\x08obs_size\x18\x06 \x01(\r\x12\x11\n\tmask_size\x18\x07 \x01(\r\x12\'\n\raction_dtypes\x18\x08 \x03(\x0e\x32\x10.troupe.v1.DType\x12\x19\n\x11needs_agent_slots\x18\t \x01(\x08\x12\x13\n\x0b\x61gent_slots\x18\n \x03(\x05\x12\x12\n\nstate_size\x18\x0b \x01(\r\x12\x0f\n\x07network\x18\x0c \x01(\t\x12\x0f\n\x07outputs\x18\r \x03(\t\x12\x13\n\x0blogits_size\x18\x0e \x01(\r\x12\x11\n\tmean_size\x18\x0f \x01(\r\x12,\n\x08versions\x18\x10 \x03(\x0b\x32\x1a.troupe.v1.LabelledVersion\"K\n\x0fLabelledVersion\x12\r\n\x05label\x18\x01 \x01(\t\x12)\n\x07version\x18\x02 \x01(\x0b\x32\x18.troupe.v1.WeightVersion\"Z\n\x15\x44\x65scribePoliciesReply\x12\x11\n\tagent_ids\x18\x01 \x03(\t\x12.\n\x08policies\x18\x02 \x03(\x0b\x32\x1c.troupe.v1.PolicyDescription2\xda\x02\n\x05Query\x12R\n\x0e\x43omputeActions\x12 .troupe.v1.ComputeActionsRequest\x1a\x1e.troupe.v1.ComputeActionsReply\x12U\n\rStreamActions\x12 .troupe.v1.ComputeActionsRequest\x1a\x1e.troupe.v1.ComputeActionsReply(\x01\x30\x01\x12L\n\x0cListPolicies\x12\x1e.troupe.v1.ListPoliciesRequest\x1a\x1c.troupe.v1.ListPoliciesReply\x12X\n\x10\x44\x65scribePolicies\x12\".troupe.v1.DescribePoliciesRequest\x1a .troupe.v1.DescribePoliciesReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15troupe/v1/query.proto\x12\ttroupe.v1\x1a\x16troupe/v1/common.proto\"\x83\x01\n\x15\x43omputeActionsRequest\x12&\n\x08policies\x18\x01 \x03(\x0b\x32\x14.troupe.v1.QueryRows\x12\x15\n\rdeterministic\x18\x02 \x01(\x08\x12\x0f\n\x07outputs\x18\x03 \x03(\t\x12\x11\n\x04seed\x18\x04 \x01(\x04H\x00\x88\x01\x01\x42\x07\n\x05_seed\"\x80\x02\n\tQueryRows\x12\x11\n\tpolicy_id\x18\x01 \x01(\t\x12\x0c\n\x04rows\x18\x02 \x01(\r\x12#\n\tobs_dtype\x18\x03 \x01(\x0e\x32\x10.troupe.v1.DType\x12\x0b\n\x03obs\x18\x04 \x01(\x0c\x12\x13\n\x0b\x61\x63tion_mask\x18\x05 \x01(\x0c\x12\x13\n\x0b\x61gent_slots\x18\x06 \x03(\x05\x12\x10\n\x08state_in\x18\x07 \x01(\x0c\x12\x0f\n\x07version\x18\x08 \x01(\t\x12-\n\x0bmin_version\x18\t \x01(\x0b\x32\x18.troupe.v1.WeightVersion\x12\x11\n\tagent_ids\x18\n \x03(\t\x12\x11\n\tstate_tag\x18\x0b \x01(\x06\"e\n\x13\x43omputeActionsReply\x12)\n\x08policies\x18\x01 \x03(\x0b\x32\x17.troupe.v1.QueryActions\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.troupe.v1.CallError\"*\n\tCallError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\"\x96\x02\n\x0cQueryActions\x12\x11\n\tpolicy_id\x18\x01 \x01(\t\x12)\n\x07version\x18\x02 \x01(\x0b\x32\x18.troupe.v1.WeightVersion\x12\x0c\n\x04rows\x18\x03 \x01(\r\x12\'\n\raction_dtypes\x18\x04 \x03(\x0e\x32\x10.troupe.v1.DType\x12\x0f\n\x07\x61\x63tions\x18\x05 \x01(\x0c\x12\x17\n\x0fsampled_actions\x18\x06 \x01(\x0c\x12\x13\n\x0b\x61\x63tion_logp\x18\x07 \x03(\x02\x12\x11\n\tstate_out\x18\x08 \x01(\x0c\x12\x0e\n\x06logits\x18\t \x01(\x0c\x12\x0c\n\x04mean\x18\n \x01(\x0c\x12\x11\n\tstate_tag\x18\x0b \x01(\x06\x12\x0e\n\x06values\x18\x0c \x03(\x02\"\x15\n\x13ListPoliciesRequest\"z\n\x0cListedPolicy\x12\x11\n\tpolicy_id\x18\x01 \x01(\t\x12)\n\x07version\x18\x02 \x01(\x0b\x32\x18.troupe.v1.WeightVersion\x12,\n\x08versions\x18\x03 \x03(\x0b\x32\x1a.troupe.v1.LabelledVersion\">\n\x11ListPoliciesReply\x12)\n\x08policies\x18\x01 \x03(\x0b\x32\x17.troupe.v1.ListedPolicy\"-\n\x17\x44\x65scribePoliciesRequest\x12\x12\n\npolicy_ids\x18\x01 \x03(\t\"\xb1\x03\n\x11PolicyDescription\x12\x11\n\tpolicy_id\x18\x01 \x01(\t\x12)\n\x07version\x18\x02 \x01(\x0b\x32\x18.troupe.v1.WeightVersion\x12\x19\n\x11observation_space\x18\x03 \x01(\t\x12\x14\n\x0c\x61\x63tion_space\x18\x04 \x01(\t\x12#\n\tobs_dtype\x18\x05 \x01(\x0e\x32\x10.troupe.v1.DType\x12\x10\n\x08obs_size\x18\x06 \x01(\r\x12\x11\n\tmask_size\x18\x07 \x01(\r\x12\'\n\raction_dtypes\x18\x08 \x03(\x0e\x32\x10.troupe.v1.DType\x12\x19\n\x11needs_agent_slots\x18\t \x01(\x08\x12\x13\n\x0b\x61gent_slots\x18\n \x03(\x05\x12\x12\n\nstate_size\x18\x0b \x01(\r\x12\x0f\n\x07network\x18\x0c \x01(\t\x12\x0f\n\x07outputs\x18\r \x03(\t\x12\x13\n\x0blogits_size\x18\x0e \x01(\r\x12\x11\n\tmean_size\x18\x0f \x01(\r\x12,\n\x08versions\x18\x10 \x03(\x0b\x32\x1a.troupe.v1.LabelledVersion\"K\n\x0fLabelledVersion\x12\r\n\x05label\x18\x01 \x01(\t\x12)\n\x07version\x18\x02 \x01(\x0b\x32\x18.troupe.v1.WeightVersion\"Z\n\x15\x44\x65scribePoliciesReply\x12\x11\n\tagent_ids\x18\x01 \x03(\t\x12.\n\x08policies\x18\x02 \x03(\x0b\x32\x1c.troupe.v1.PolicyDescription2\xda\x02\n\x05Query\x12R\n\x0e\x43omputeActions\x12 .troupe.v1.ComputeActionsRequest\x1a\x1e.troupe.v1.ComputeActionsReply\x12U\n\rStreamActions\x12 .troupe.v1.ComputeActionsRequest\x1a\x1e.troupe.v1.ComputeActionsReply(\x01\x30\x01\x12L\n\x0cListPolicies\x12\x1e.troupe.v1.ListPoliciesRequest\x1a\x1c.troupe.v1.ListPoliciesReply\x12X\n\x10\x44\x65scribePolicies\x12\".troupe.v1.DescribePoliciesRequest\x1a .troupe.v1.DescribePoliciesReplyb\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'troupe.v1.query_pb2', globals())
@@ -30,21 +30,21 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _CALLERROR._serialized_start=556
   _CALLERROR._serialized_end=598
   _QUERYACTIONS._serialized_start=601
-  _QUERYACTIONS._serialized_end=863
-  _LISTPOLICIESREQUEST._serialized_start=865
-  _LISTPOLICIESREQUEST._serialized_end=886
-  _LISTEDPOLICY._serialized_start=888
-  _LISTEDPOLICY._serialized_end=1010
-  _LISTPOLICIESREPLY._serialized_start=1012
-  _LISTPOLICIESREPLY._serialized_end=1074
-  _DESCRIBEPOLICIESREQUEST._serialized_start=1076
-  _DESCRIBEPOLICIESREQUEST._serialized_end=1121
-  _POLICYDESCRIPTION._serialized_start=1124
-  _POLICYDESCRIPTION._serialized_end=1557
-  _LABELLEDVERSION._serialized_start=1559
-  _LABELLEDVERSION._serialized_end=1634
-  _DESCRIBEPOLICIESREPLY._serialized_start=1636
-  _DESCRIBEPOLICIESREPLY._serialized_end=1726
-  _QUERY._serialized_start=1729
-  _QUERY._serialized_end=2075
+  _QUERYACTIONS._serialized_end=879
+  _LISTPOLICIESREQUEST._serialized_start=881
+  _LISTPOLICIESREQUEST._serialized_end=902
+  _LISTEDPOLICY._serialized_start=904
+  _LISTEDPOLICY._serialized_end=1026
+  _LISTPOLICIESREPLY._serialized_start=1028
+  _LISTPOLICIESREPLY._serialized_end=1090
+  _DESCRIBEPOLICIESREQUEST._serialized_start=1092
+  _DESCRIBEPOLICIESREQUEST._serialized_end=1137
+  _POLICYDESCRIPTION._serialized_start=1140
+  _POLICYDESCRIPTION._serialized_end=1573
+  _LABELLEDVERSION._serialized_start=1575
+  _LABELLEDVERSION._serialized_end=1650
+  _DESCRIBEPOLICIESREPLY._serialized_start=1652
+  _DESCRIBEPOLICIESREPLY._serialized_end=1742
+  _QUERY._serialized_start=1745
+  _QUERY._serialized_end=2091
 # @@protoc_insertion_point(module_scope)
