@@ -6,7 +6,7 @@
 
 #include "lib/base/check.h"
 #include "lib/rpc/door/address.h"
-#include "lib/rpc/transport.h"
+#include "lib/rpc/transport/transport.h"
 #include "proto/troupe/v1/query.grpc.pb.h"
 #include <grpcpp/client_context.h>
 #include <grpcpp/generic/generic_stub.h>

@@ -9,7 +9,7 @@
 #include "lib/base/check.h"
 #include "lib/base/mutex.h"
 #include "lib/rpc/door/address.h"
-#include "lib/rpc/transport.h"
+#include "lib/rpc/transport/transport.h"
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/server.h>

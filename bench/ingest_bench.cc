@@ -26,9 +26,9 @@
 #include "lib/base/log.h"
 #include "lib/learner/learner.h"
 #include "lib/policy/parameter_layout.h"
-#include "lib/rpc/learner_binding.h"
-#include "lib/rpc/learner_server.h"
-#include "lib/rpc/worker_client.h"
+#include "lib/rpc/learner/learner_binding.h"
+#include "lib/rpc/learner/learner_server.h"
+#include "lib/rpc/worker/worker_client.h"
 #include "lib/sample/testing/batch_maker.h"
 
 namespace troupe::bench {

@@ -195,7 +195,7 @@ function(troupe_test)
   endif()
 endfunction()
 
-# troupe_fuzzer(NAME fuzz_fragment SRCS fuzz_fragment.cc DEPS rpc [CORPUS corpus/fragment])
+# troupe_fuzzer(NAME fuzz_fragment SRCS fuzz_fragment.cc DEPS rpc_codec [CORPUS corpus/fragment])
 # The sources define LLVMFuzzerTestOneInput. In the preset fuzz that is a libFuzzer binary; everywhere else a driver gives it each file
 # of the corpus folder, and mutations of them by a fixed seed, as a test: what was found once stays found.
 function(troupe_fuzzer)
@@ -243,7 +243,7 @@ function(troupe_benchmark)
   endif()
 endfunction()
 
-# troupe_executable(NAME troupe-learner SRCS main.cc DEPS rpc training [TORCH] [BUNDLE])
+# troupe_executable(NAME troupe-learner SRCS main.cc DEPS rpc_learner training [TORCH] [BUNDLE])
 # Those below services/ are installed and belong to the target troupe_services. BUNDLE: the bundle has it in bin/.
 function(troupe_executable)
   cmake_parse_arguments(PARSE_ARGV 0 arg "TORCH;BUNDLE" "NAME" "SRCS;DEPS")

@@ -16,7 +16,7 @@
 #include "lib/env/wrappers.h"
 #include "lib/policy/policy_table.h"
 #include "lib/rpc/door/address.h"
-#include "lib/rpc/limits.h"
+#include "lib/rpc/transport/limits.h"
 
 namespace troupe::run {
 namespace {

@@ -12,8 +12,8 @@
 #include "lib/base/named_loop.h"
 #include "lib/config/resolved_run.h"
 #include "lib/outside/episode_book.h"
-#include "lib/rpc/episode_server.h"
-#include "lib/rpc/transport.h"
+#include "lib/rpc/episode/episode_server.h"
+#include "lib/rpc/transport/transport.h"
 
 namespace troupe::run {
 

@@ -11,7 +11,7 @@
 #include "lib/config/foreign_code.h"
 #include "lib/config/resolved_run.h"
 #include "lib/envs/register_all.h"
-#include "lib/rpc/limits.h"
+#include "lib/rpc/transport/limits.h"
 #include "lib/run/run_checkpoint.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/run_folder.h"

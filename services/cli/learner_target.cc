@@ -9,7 +9,7 @@
 #include "lib/base/local_path.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
-#include "lib/rpc/control_socket.h"
+#include "lib/rpc/control/control_socket.h"
 #include "lib/rpc/door/address.h"
 #include "lib/storage/run_address.h"
 #include "services/cli/run_path.h"

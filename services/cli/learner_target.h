@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "lib/rpc/control_client.h"
-#include "lib/rpc/monitor_client.h"
+#include "lib/rpc/control/control_client.h"
+#include "lib/rpc/control/monitor_client.h"
 
 namespace troupe::services {
 

@@ -8,7 +8,7 @@
 #include "lib/base/log.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
-#include "lib/rpc/query_client.h"
+#include "lib/rpc/serve/query_client.h"
 #include "lib/run/checkpoint_engine.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/learner_target.h"

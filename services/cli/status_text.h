@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string>
 
-#include "lib/rpc/run_status.h"
+#include "lib/rpc/worker/run_status.h"
 #include <nlohmann/json_fwd.hpp>
 
 namespace troupe::services {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/await.h"
 #include "lib/base/status_macros.h"
-#include "lib/rpc/control_client.h"
+#include "lib/rpc/control/control_client.h"
 #include "lib/storage/file_system.h"
 #include "lib/storage/run_folder.h"
 #include "lib/storage/run_lock.h"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "lib/rpc/transport.h"
+#include "lib/rpc/transport/transport.h"
 #include <CLI/CLI.hpp>
 
 namespace troupe::services {

@@ -12,7 +12,7 @@
 #include "lib/base/named_loop.h"
 #include "lib/base/process_memory.h"
 #include "lib/base/status_macros.h"
-#include "lib/rpc/query_server.h"
+#include "lib/rpc/serve/query_server.h"
 #include "lib/run/hosted_query_threads.h"
 #include "lib/run/watchdog.h"
 #include "lib/serving/query_engine.h"

@@ -7,8 +7,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "lib/rpc/query_stream.h"
-#include "lib/rpc/transport.h"
+#include "lib/rpc/serve/query_stream.h"
+#include "lib/rpc/transport/transport.h"
 #include "lib/run/checkpoint_engine.h"
 
 namespace troupe::services {

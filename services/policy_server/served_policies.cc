@@ -15,7 +15,7 @@
 #include "lib/base/mutex.h"
 #include "lib/base/named_loop.h"
 #include "lib/base/status_macros.h"
-#include "lib/rpc/weight_follower.h"
+#include "lib/rpc/worker/weight_follower.h"
 #include "lib/run/followed_engine.h"
 #include "services/common/signals.h"
 

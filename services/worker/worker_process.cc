@@ -26,7 +26,7 @@
 #include "lib/config/worker_yaml.h"
 #include "lib/policy/module_reader.h"
 #include "lib/rollout/rollout_worker.h"
-#include "lib/rpc/worker_client.h"
+#include "lib/rpc/worker/worker_client.h"
 #include "lib/run/episode_door.h"
 #include "lib/run/life_report.h"
 #include "lib/run/rollout_setup.h"

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "lib/env/registry.h"
-#include "lib/rpc/transport.h"
+#include "lib/rpc/transport/transport.h"
 
 namespace troupe::services {
 

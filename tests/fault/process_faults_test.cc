@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/learner/accounting.h"
-#include "lib/rpc/monitor_client.h"
+#include "lib/rpc/control/monitor_client.h"
 #include "tests/fault/process.h"
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include "absl/time/clock.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
-#include "lib/rpc/worker_client.h"
+#include "lib/rpc/worker/worker_client.h"
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;

@@ -13,7 +13,7 @@
 #include "lib/base/crc32c.h"
 #include "lib/policy/parameter_layout.h"
 #include "lib/policy/testing.h"
-#include "lib/rpc/weight_codec.h"
+#include "lib/rpc/codec/weight_codec.h"
 #include "proto/troupe/v1/weights.pb.h"
 #include "tests/fuzz/fuzz_input.h"
 

@@ -13,7 +13,7 @@
 #include "lib/policy/parameter_layout.h"
 #include "lib/rollout/collector.h"
 #include "lib/rollout/testing/fixed_weights.h"
-#include "lib/rpc/fragment_codec.h"
+#include "lib/rpc/codec/fragment_codec.h"
 #include "lib/run/rollout_setup.h"
 #include "lib/sample/columns.h"
 #include <gtest/gtest.h>

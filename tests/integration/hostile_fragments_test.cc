@@ -6,7 +6,7 @@
 #include <string>
 
 #include "lib/policy/testing.h"
-#include "lib/rpc/fragment_codec.h"
+#include "lib/rpc/codec/fragment_codec.h"
 #include "lib/rpc/testing/scripted_peer.h"
 #include "lib/sample/testing/batch_maker.h"
 #include "tests/integration/learner_fixture.h"

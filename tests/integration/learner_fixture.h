@@ -13,8 +13,8 @@
 #include "lib/base/clock.h"
 #include "lib/learner/learner.h"
 #include "lib/learner/testing/fake_trainer.h"
-#include "lib/rpc/learner_binding.h"
-#include "lib/rpc/learner_server.h"
+#include "lib/rpc/learner/learner_binding.h"
+#include "lib/rpc/learner/learner_server.h"
 #include "lib/sample/batch_schema.h"
 
 namespace troupe::integration {

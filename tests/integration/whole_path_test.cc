@@ -12,8 +12,8 @@
 #include "lib/config/run_config.h"
 #include "lib/envs/register_all.h"
 #include "lib/rollout/rollout_worker.h"
-#include "lib/rpc/monitor_client.h"
-#include "lib/rpc/worker_client.h"
+#include "lib/rpc/control/monitor_client.h"
+#include "lib/rpc/worker/worker_client.h"
 #include "lib/run/rollout_setup.h"
 #include "tests/integration/learner_fixture.h"
 #include <gmock/gmock.h>

@@ -243,9 +243,9 @@ MUTANTS = [
            "  if (access == Access::kWrite && !MUTANT) {\n    for (const PolicySlot slot : slots)", (POLICY, "PolicyMap*"), (CORE, "*Eviction*")),
 
     # --- messages and files
-    mutant("checksum_of_fragments_skipped", "lib/rpc/fragment_decoder.cc", "if (crc != header.payload_crc32c()) {",
-           "if (crc != header.payload_crc32c() && !MUTANT) {", ("rpc_codec_test", "*Fragment*"), ("rpc_stream_test", "*")),
-    mutant("checksum_of_weights_skipped", "lib/rpc/weight_codec.cc", "if (crc != header_.crc32c()) {", "if (crc != header_.crc32c() && !MUTANT) {",
+    mutant("checksum_of_fragments_skipped", "lib/rpc/codec/fragment_decoder.cc", "if (crc != header.payload_crc32c()) {",
+           "if (crc != header.payload_crc32c() && !MUTANT) {", ("rpc_codec_test", "*Fragment*"), ("rpc_learner_test", "*")),
+    mutant("checksum_of_weights_skipped", "lib/rpc/codec/weight_codec.cc", "if (crc != header_.crc32c()) {", "if (crc != header_.crc32c() && !MUTANT) {",
            ("rpc_codec_test", "*Weight*")),
     mutant("checksum_of_the_manifest_skipped", "lib/storage/checkpoint_format.cc",
            "if (Hex32(base::Crc32c(text.data(), text.size())) != stored)", "if (!MUTANT && Hex32(base::Crc32c(text.data(), text.size())) != stored)",
@@ -262,11 +262,11 @@ MUTANTS = [
            "if (MUTANT || epoch == learner_epoch_) return absl::OkStatus();", (STORAGE, "*")),
 
     # --- streams of queries
-    mutant("an_answer_that_nobody_reads_is_held", "lib/rpc/answer_stream.cc", "if (writing_since_ && now -", "if (!MUTANT && writing_since_ && now -",
+    mutant("an_answer_that_nobody_reads_is_held", "lib/rpc/transport/answer_stream.cc", "if (writing_since_ && now -", "if (!MUTANT && writing_since_ && now -",
            ("rpc_query_test", "QueryStreamTest.WhoDoes*")),
-    mutant("one_address_takes_all_streams", "lib/rpc/address_shares.cc", "if (is_full || of_address >= most_of_address) {",
+    mutant("one_address_takes_all_streams", "lib/rpc/transport/address_shares.cc", "if (is_full || of_address >= most_of_address) {",
            "if (is_full || (!MUTANT && of_address >= most_of_address)) {", ("rpc_query_test", "QueryStreamTest.OneAddress*")),
-    mutant("tables_that_wait_pile_up", "lib/rpc/weight_reactor.cc", "policy_chunks_.resize(chunks_of_begun_table_);",
+    mutant("tables_that_wait_pile_up", "lib/rpc/worker/weight_reactor.cc", "policy_chunks_.resize(chunks_of_begun_table_);",
            "if (!MUTANT) policy_chunks_.resize(chunks_of_begun_table_);", ("rpc_query_test", "WeightFollowerTest.OfTables*")),
 
     # --- the first ten minutes
@@ -313,7 +313,7 @@ MUTANTS = [
            "if (logged == nullptr || logged->weights == 0 || MUTANT) continue;", ("outside_test", "*OwnDecisionsTest*")),
     mutant("a_client_acts_for_a_drawn_policy", "lib/outside/acting_policies.cc", "|| rule->policies.size() != 1) {",
            "|| (rule->policies.size() != 1 && !MUTANT)) {", ("outside_test", "ActingPoliciesTest.WhoCannot*")),
-    mutant("a_client_that_does_not_read_keeps_its_place", "lib/rpc/episode_service.cc", "if (context_ != nullptr && now - since_ >=",
+    mutant("a_client_that_does_not_read_keeps_its_place", "lib/rpc/episode/episode_service.cc", "if (context_ != nullptr && now - since_ >=",
            "if (context_ != nullptr && !MUTANT && now - since_ >=", ("rpc_episode_test", "GetPoliciesTest.AnswersThatNobodyRead*")),
     # --- queries
     mutant("a_busy_policy_has_two_leaders", "lib/serving/batch_lane.cc",

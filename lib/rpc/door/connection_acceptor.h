@@ -34,8 +34,8 @@ struct AcceptorHooks {
 /// descriptors (CVE-2023-4785). This one holds one descriptor back: it gives that up for the moment that it takes to
 /// accept and close a newcomer, so that nobody waits in the kernel's queue for a place that never comes.
 ///
-/// Made and owned by a server (lib/rpc/listen.h). Start and Stop by one thread. It has a thread of its own from Start
-/// to Stop. States: made -> accepting -> (StopAccepting) no longer accepting -> stopped.
+/// Made and owned by a server (lib/rpc/transport/listen.h). Start and Stop by one thread. It has a thread of its own
+/// from Start to Stop. States: made -> accepting -> (StopAccepting) no longer accepting -> stopped.
 class ConnectionAcceptor {
  public:
   /// RESOURCE_EXHAUSTED when the process has no descriptor left already.

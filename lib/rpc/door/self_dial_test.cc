@@ -11,7 +11,7 @@
 #include "lib/rpc/door/descriptor.h"
 #include "lib/rpc/door/listening_socket.h"
 #include "lib/rpc/door/resolve.h"
-#include "lib/rpc/query_server.h"
+#include "lib/rpc/serve/query_server.h"
 #include <gtest/gtest.h>
 
 namespace troupe::rpc {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "lib/rpc/transport.h"
+#include "lib/rpc/transport/transport.h"
 #include <google/protobuf/message_lite.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "lib/base/await.h"
 #include "lib/base/mutex.h"
-#include "lib/rpc/learner_endpoint.h"
+#include "lib/rpc/worker/learner_endpoint.h"
 
 namespace troupe::rpc {
 

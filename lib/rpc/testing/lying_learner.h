@@ -7,8 +7,8 @@
 
 #include "lib/base/hidden_order.h"
 #include "lib/base/mutex.h"
-#include "lib/rpc/convert.h"
-#include "lib/rpc/grpc_deadline.h"
+#include "lib/rpc/transport/convert.h"
+#include "lib/rpc/transport/grpc_deadline.h"
 #include "proto/troupe/v1/rollout.pb.h"
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/server_builder.h>

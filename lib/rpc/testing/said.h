@@ -4,10 +4,10 @@
 #include <optional>
 #include <string>
 
-#include "lib/rpc/client_link.h"
-#include "lib/rpc/fragment_codec.h"
-#include "lib/rpc/limits.h"
-#include "lib/rpc/parsed_size.h"
+#include "lib/rpc/codec/fragment_codec.h"
+#include "lib/rpc/transport/client_link.h"
+#include "lib/rpc/transport/limits.h"
+#include "lib/rpc/transport/parsed_size.h"
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
 

@@ -10,9 +10,9 @@
 #include "absl/time/time.h"
 #include "lib/base/await.h"
 #include "lib/base/mutex.h"
-#include "lib/rpc/client_link.h"
-#include "lib/rpc/convert.h"
-#include "lib/rpc/slices.h"
+#include "lib/rpc/transport/client_link.h"
+#include "lib/rpc/transport/convert.h"
+#include "lib/rpc/transport/slices.h"
 #include "proto/troupe/v1/rollout.pb.h"
 #include <grpcpp/create_channel.h>
 #include <grpcpp/support/channel_arguments.h>

@@ -15,8 +15,8 @@
 #include "lib/policy/policy_change.h"
 #include "lib/policy/policy_table.h"
 #include "lib/rpc/door/door_counts.h"
-#include "lib/rpc/learner_binding.h"
-#include "lib/rpc/learner_endpoint.h"
+#include "lib/rpc/learner/learner_binding.h"
+#include "lib/rpc/worker/learner_endpoint.h"
 #include "lib/run/learner/checkpoint_loop.h"
 #include "lib/run/learner/degradations.h"
 

@@ -6,7 +6,7 @@
 
 #include "lib/learner/testing/fake_trainer.h"
 #include "lib/learner/testing/fake_worker.h"
-#include "lib/rpc/limits.h"
+#include "lib/rpc/transport/limits.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gtest/gtest.h>
 

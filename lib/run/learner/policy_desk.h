@@ -11,7 +11,7 @@
 #include "lib/learner/trainer.h"
 #include "lib/policy/policy_change.h"
 #include "lib/policy/policy_table.h"
-#include "lib/rpc/learner_binding.h"
+#include "lib/rpc/learner/learner_binding.h"
 #include "lib/run/learner/control_handler.h"
 #include "lib/run/learner/policy_changer.h"
 #include "lib/run/learner/policy_changes.h"
