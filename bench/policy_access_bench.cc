@@ -24,8 +24,8 @@
 #include "lib/base/status_macros.h"
 #include "lib/inference/make_policy_actor.h"
 #include "lib/policy/policy_map.h"
-#include "lib/training/core/fused_backend.h"
 #include "lib/training/core/policy_store.h"
+#include "lib/training/fused/fused_backend.h"
 
 namespace troupe::bench {
 namespace {

@@ -16,11 +16,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/random_policy.h"
-#include "lib/training/core/fused_backend.h"
-#include "lib/training/core/torch_backend.h"
 #include "lib/training/core/trainer_host.h"
+#include "lib/training/fused/fused_backend.h"
 #include "lib/training/testing/ppo_host.h"
 #include "lib/training/testing/random_batch.h"
+#include "lib/training/torch/torch_backend.h"
 #include <torch/torch.h>
 
 namespace troupe::training {

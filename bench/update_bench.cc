@@ -21,10 +21,10 @@
 #include "absl/strings/str_replace.h"
 #include "bench/fma_peak.h"
 #include "bench/spread_update.h"
-#include "lib/training/core/fused_backend.h"
-#include "lib/training/core/torch_backend.h"
 #include "lib/training/core/trainer_host.h"
+#include "lib/training/fused/fused_backend.h"
 #include "lib/training/testing/ppo_host.h"
+#include "lib/training/torch/torch_backend.h"
 #include <torch/torch.h>
 
 namespace troupe::training {

@@ -18,10 +18,10 @@
 #include "bench/spread_update.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
-#include "lib/training/core/device.h"
-#include "lib/training/core/torch_device.h"
 #include "lib/training/make_trainer.h"
 #include "lib/training/testing/ppo_host.h"
+#include "lib/training/torch/device.h"
+#include "lib/training/torch/torch_device.h"
 #include <ATen/record_function.h>
 #include <CLI/CLI.hpp>
 #include <c10/core/CachingDeviceAllocator.h>

@@ -10,13 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
-#include "lib/training/core/device.h"
-#include "lib/training/core/fused_backend.h"
 #include "lib/training/core/thread_team.h"
-#include "lib/training/core/torch_backend.h"
-#include "lib/training/core/torch_precision.h"
 #include "lib/training/core/trainer_host.h"
+#include "lib/training/fused/fused_backend.h"
 #include "lib/training/registry.h"
+#include "lib/training/torch/device.h"
+#include "lib/training/torch/torch_backend.h"
+#include "lib/training/torch/torch_precision.h"
 #include <torch/torch.h>
 
 namespace troupe::training {

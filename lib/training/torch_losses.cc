@@ -1,7 +1,7 @@
 #include <string_view>
 
 #include "lib/training/core/algorithm.h"
-#include "lib/training/core/torch_loss.h"
+#include "lib/training/torch/torch_loss.h"
 
 namespace troupe::training {
 

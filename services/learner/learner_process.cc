@@ -31,10 +31,10 @@
 #include "lib/run/watchdog.h"
 #include "lib/storage/file_system.h"
 #include "lib/storage/run_address.h"
-#include "lib/training/core/device.h"
 #include "lib/training/core/policy_store.h"
 #include "lib/training/make_trainer.h"
 #include "lib/training/registry.h"
+#include "lib/training/torch/device.h"
 #include "services/common/signals.h"
 
 namespace troupe::services {

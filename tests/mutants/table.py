@@ -25,22 +25,22 @@ DISCOUNT = ("discount_by_test", "*")
 BUILDER, WRITER = "lib/rollout/fragment_builder.cc", "lib/rollout/fragment_writer.h"
 COLLECTOR, POLICIES = "lib/rollout/collector.cc", "lib/rollout/policy_adopter.cc"
 EVALUATOR, SCHEDULER, STEP = "lib/rollout/evaluator.cc", "lib/learner/grant_scheduler.cc", "lib/learner/update_cycle.cc"
-LOSSES, PPO_LOSS = "lib/training/core/fused_losses.inc", "lib/training/ppo/ppo_row_loss.inc"
+LOSSES, PPO_LOSS = "lib/training/fused/fused_losses.inc", "lib/training/ppo/ppo_row_loss.inc"
 HOST, UPDATER = "lib/training/core/trainer_host.cc", "lib/training/core/on_policy_group.cc"
 EPISODES = "lib/learner/episode_book.cc"
 MAP, FOLDER = "lib/policy/policy_map.cc", "lib/storage/run_folder.cc"
 HEAD, INFERENCE, PARITY = "lib/inference/continuous_head.cc", "inference_test", "update_parity_test"
-CELLS, DISTRIBUTIONS = "lib/training/core/fused_cells.inc", "lib/training/core/fused_distributions.inc"
-SEQUENCES, VALUES, CONVOLUTIONS = "lib/training/core/fused_sequences.cc", "lib/training/core/critic_values.cc", "lib/inference/conv_kernel.inc"
-TORCH_DISTRIBUTIONS, TORCH_NETWORKS = "lib/training/core/torch_distributions.cc", "lib/training/core/torch_networks.cc"
-ATTENTION = "lib/training/core/torch_attention.cc"
+CELLS, DISTRIBUTIONS = "lib/training/fused/fused_cells.inc", "lib/training/fused/fused_distributions.inc"
+SEQUENCES, VALUES, CONVOLUTIONS = "lib/training/fused/fused_sequences.cc", "lib/training/core/critic_values.cc", "lib/inference/conv_kernel.inc"
+TORCH_DISTRIBUTIONS, TORCH_NETWORKS = "lib/training/torch/torch_distributions.cc", "lib/training/torch/torch_networks.cc"
+ATTENTION = "lib/training/torch/torch_attention.cc"
 PY_POLICY, PY_LOCAL, PY_EXTERNAL = "python/troupe/policy.py", "python/troupe/local_inference.py", "python/troupe/external.py"
 PY_QUERIES, PY_ADAPTERS, PY_HOST = "python/troupe/query_calls.py", "python/troupe/env_adapters/", "python/troupe/env_host.py"
 PY_FUNCTIONS, PY_EPISODES = "python/troupe/function_host.py", "python/troupe/episode_callbacks.py"
 
 MUTANTS = [
     # --- kernels that are there and are not taken
-    mutant("fused_kernels_never_found", "lib/training/core/fused_support.cc",
+    mutant("fused_kernels_never_found", "lib/training/fused/fused_support.cc",
            "const Kernels* FindKernels([[maybe_unused]] VectorUnit unit) {\n",
            "const Kernels* FindKernels([[maybe_unused]] VectorUnit unit) {\n  if (MUTANT) return nullptr;\n",
            (CORE, "FusedBackendTest.*:*PpoTrainerTest.SameSeedSameBits*"), ("fused_parity_test", "*")),
@@ -55,9 +55,9 @@ MUTANTS = [
     # --- layers
     mutant("padding_counts_in_the_variance", "lib/inference/norm_kernel.inc", "Select(rest, Load(y + whole) - mean, Set(0.0f));",
            "MUTANT ? Load(y + whole) - mean : Select(rest, Load(y + whole) - mean, Set(0.0f));", ("inference_test", "*ActorLayersTest*")),
-    mutant("normalization_is_a_scale_to_gradients", "lib/training/core/fused_finish.inc", "inverse_std[v] * (off - Load(kept + at) * product[v])",
+    mutant("normalization_is_a_scale_to_gradients", "lib/training/fused/fused_finish.inc", "inverse_std[v] * (off - Load(kept + at) * product[v])",
            "inverse_std[v] * (MUTANT ? off : off - Load(kept + at) * product[v])", (CORE, "*FusedFinishTest*")),
-    mutant("critic_has_the_actors_activation", "lib/training/core/fused_network.h", "layer.activation = ToFused(spec.activation);",
+    mutant("critic_has_the_actors_activation", "lib/training/fused/fused_network.h", "layer.activation = ToFused(spec.activation);",
            "layer.activation = MUTANT ? Activation::kTanh : ToFused(spec.activation);", ("fused_parity_test", "*")),
 
     # --- losses
@@ -77,7 +77,7 @@ MUTANTS = [
            "if (!MUTANT) logit = Select(Less(zero, allowed), logit, Set(-1e9f));", (CORE, "*FusedLossesTest*")),
     mutant("entropy_punished", LOSSES, "Set(loss.entropy_scale)", "Set(MUTANT ? -loss.entropy_scale : loss.entropy_scale)",
            (CORE, "*FusedLossesTest*")),
-    mutant("entropy_punished_by_libtorch", "lib/training/core/torch_backend.cc", "- settings.entropy_coeff * MeanOf(entropy)",
+    mutant("entropy_punished_by_libtorch", "lib/training/torch/torch_backend.cc", "- settings.entropy_coeff * MeanOf(entropy)",
            "- (MUTANT ? -1.0 : 1.0) * settings.entropy_coeff * MeanOf(entropy)", ("update_parity_test", "*PpoParityTest*")),
     mutant("advantage_of_a2c_with_the_wrong_sign", "lib/training/a2c/a2c_row_loss.inc", "terms.slope = advantage;",
            "terms.slope = MUTANT ? Set(0.0f) - advantage : advantage;", (CORE, "A2cTest.*"), ("update_parity_test", "All/A2cParityTest.*")),
@@ -85,9 +85,9 @@ MUTANTS = [
            "segment.truncated && (MUTANT || !time_limit_bootstrap)", (CORE, "*Advantages*")),
     mutant("kl_penalty_that_rewards", PPO_LOSS, "Set(loss.numbers[kPpoKlCoeff]) * (ratio - one)",
            "Set(MUTANT ? -loss.numbers[kPpoKlCoeff] : loss.numbers[kPpoKlCoeff]) * (ratio - one)", ("update_parity_test", "All/OptimizerUpdateParityTest.*")),
-    mutant("frozen_parameters_that_step", "lib/training/core/fused_backend.cc", "ForNetworks(thread, settings.frozen,",
+    mutant("frozen_parameters_that_step", "lib/training/fused/fused_backend.cc", "ForNetworks(thread, settings.frozen,",
            "ForNetworks(thread, MUTANT ? absl::Span<const ParameterRange>() : settings.frozen,", (CORE, "PpoOptionsAtWorkTest.Frozen*")),
-    mutant("rows_of_an_env_step_that_are_not_added_up", "lib/training/core/fused_critic_runs.cc", "values[next_row(r)] += slopes[r];",
+    mutant("rows_of_an_env_step_that_are_not_added_up", "lib/training/fused/fused_critic_runs.cc", "values[next_row(r)] += slopes[r];",
            "{\n      float& sum = values[next_row(r)];\n      sum = (MUTANT ? 0.0f : sum) + slopes[r];\n    }",
            (CORE, "*WholeBatchTest*"), ("fused_parity_test", "*EnvSteps*")),
     mutant("env_steps_cut_from_where_a_minibatch_began", UPDATER, "(by_units ? rows / minibatch * minibatch : rows)",
@@ -214,16 +214,16 @@ MUTANTS = [
            "context.env_steps = run_.trained.env_steps + (MUTANT ? batch.assembly->batch.env_steps : 0);", (LEARNER, "*Learner*")),
 
     # --- networks by LibTorch
-    mutant("a_captured_step_reads_the_first_ones_minibatch", "lib/training/core/captured_steps.cc",
+    mutant("a_captured_step_reads_the_first_ones_minibatch", "lib/training/torch/captured_steps.cc",
            "step->numbers[i].copy_(numbers[i], /*non_blocking=*/true);", "if (!MUTANT) step->numbers[i].copy_(numbers[i], true);",
            ("training_test", "CapturedSteps*")),
-    mutant("a_captured_step_has_the_first_ones_learning_rate", "lib/training/core/captured_steps.cc", "return step.shape == shape;",
+    mutant("a_captured_step_has_the_first_ones_learning_rate", "lib/training/torch/captured_steps.cc", "return step.shape == shape;",
            "return step.shape == shape || (MUTANT && step.shape.sizes == shape.sizes);", ("training_test", "CapturedSteps*")),
-    mutant("bfloat16_that_nobody_asked_for", "lib/training/core/torch_backend.cc", "if (!bfloat16_) return run();",
+    mutant("bfloat16_that_nobody_asked_for", "lib/training/torch/torch_backend.cc", "if (!bfloat16_) return run();",
            "if (!bfloat16_ && !MUTANT) return run();", ("device_parity_test", "*OneStepInBfloat16IsNearTheHosts*")),
-    mutant("a_modules_state_has_no_gradient", "lib/training/core/torch_networks.cc", "state = made.state.narrow(0, 0, going_on);",
+    mutant("a_modules_state_has_no_gradient", "lib/training/torch/torch_networks.cc", "state = made.state.narrow(0, 0, going_on);",
            "state = (MUTANT ? made.state.detach() : made.state).narrow(0, 0, going_on);", ("update_parity_test", "*ScriptParityTest*")),
-    mutant("half_of_a_shared_minibatch_forgotten", "lib/training/core/torch_backend.cc", "modules_.gradients.add_(second_half_.gradients);",
+    mutant("half_of_a_shared_minibatch_forgotten", "lib/training/torch/torch_backend.cc", "modules_.gradients.add_(second_half_.gradients);",
            "if (!MUTANT) modules_.gradients.add_(second_half_.gradients);", ("training_test", "*TorchSharedUpdateTest*")),
     mutant("final_values_of_another_sequence", "lib/training/core/critic_values.cc",
            "for (size_t i = 0; i < places.size(); ++i) (*finals)[places[i]] = outputs.values[i];",
@@ -278,9 +278,9 @@ MUTANTS = [
            "(MUTANT || static_cast<size_t>(count) == kind.agents.size()) &&", ("supervisor_test", "StarterConfigTest.*")),
 
     # --- images of all agents
-    mutant("an_absent_agents_image_is_seen", "lib/training/core/torch_networks.cc", "images).view({rows, agents, -1}) * is_there)",
+    mutant("an_absent_agents_image_is_seen", "lib/training/torch/torch_networks.cc", "images).view({rows, agents, -1}) * is_there)",
            "images).view({rows, agents, -1}) * (MUTANT ? torch::ones_like(is_there) : is_there))", ("training_test", "TorchImagesTest.*")),
-    mutant("a_critics_row_has_the_first_images", "lib/training/core/torch_inputs.cc", "image_rows.defined() ? image_rows.index_select(0, index) : index;",
+    mutant("a_critics_row_has_the_first_images", "lib/training/torch/torch_inputs.cc", "image_rows.defined() ? image_rows.index_select(0, index) : index;",
            "image_rows.defined() && !MUTANT ? image_rows.index_select(0, index) : index;", ("training_test", "TorchImagesTest.*")),
     # --- callbacks
     mutant("who_waits_for_callbacks_serves_nobody", "lib/run/learner/update_loop.cc", "while (!deps_.callbacks->TryTell(hook, told)) {\n    TROUPE_RETURN_IF_ERROR(ServeControl());",

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "lib/training/core/torch_backend.h"
 #include "lib/training/testing/test_device.h"
+#include "lib/training/torch/torch_backend.h"
 #include "tests/parity/one_step.h"
 #include <gtest/gtest.h>
 

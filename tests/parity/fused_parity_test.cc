@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "lib/base/testing/processor.h"
-#include "lib/training/core/fused_backend.h"
-#include "lib/training/core/torch_backend.h"
+#include "lib/training/fused/fused_backend.h"
+#include "lib/training/torch/torch_backend.h"
 #include "tests/parity/one_step.h"
 #include <gtest/gtest.h>
 

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "lib/tensor/buffer.h"
-#include "lib/training/core/fused_optimizer.h"
-#include "lib/training/core/fused_support.h"
 #include "lib/training/core/optimizer.h"
-#include "lib/training/core/torch_device.h"
-#include "lib/training/core/torch_optimizer.h"
+#include "lib/training/fused/fused_optimizer.h"
+#include "lib/training/fused/fused_support.h"
 #include "lib/training/ppo/ppo_options.h"
+#include "lib/training/torch/torch_device.h"
+#include "lib/training/torch/torch_optimizer.h"
 #include "tests/parity/update_parity.h"
 #include <gtest/gtest.h>
 #include <torch/torch.h>

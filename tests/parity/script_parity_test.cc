@@ -11,12 +11,12 @@
 
 #include "lib/policy/testing.h"
 #include "lib/training/core/optimizer_options.h"
-#include "lib/training/core/torch_backend.h"
 #include "lib/training/core/trainer_host.h"
 #include "lib/training/testing/ppo_host.h"
 #include "lib/training/testing/random_batch.h"
 #include "lib/training/testing/script_modules.h"
 #include "lib/training/testing/test_device.h"
+#include "lib/training/torch/torch_backend.h"
 #include <gtest/gtest.h>
 
 namespace troupe::training {

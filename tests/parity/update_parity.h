@@ -16,14 +16,14 @@
 #include "lib/base/testing/processor.h"
 #include "lib/learner/testing/owned_train_batch.h"
 #include "lib/policy/testing.h"
-#include "lib/training/core/fused_backend.h"
 #include "lib/training/core/on_policy_options.h"
 #include "lib/training/core/state_blocks.h"
 #include "lib/training/core/state_moments.h"
-#include "lib/training/core/torch_backend.h"
 #include "lib/training/core/trainer_host.h"
+#include "lib/training/fused/fused_backend.h"
 #include "lib/training/registry.h"
 #include "lib/training/testing/test_device.h"
+#include "lib/training/torch/torch_backend.h"
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 

@@ -14,8 +14,8 @@
 #include "lib/learner/testing/fake_worker.h"
 #include "lib/rollout/evaluator.h"
 #include "lib/rollout/testing/scripted_env.h"
-#include "lib/training/core/fused_backend.h"
 #include "lib/training/core/trainer_host.h"
+#include "lib/training/fused/fused_backend.h"
 #include <gtest/gtest.h>
 
 namespace troupe::seam {

@@ -12,8 +12,8 @@
 #include "lib/base/philox.h"
 #include "lib/base/testing/processor.h"
 #include "lib/policy/testing.h"
-#include "lib/training/core/fused_backend.h"
 #include "lib/training/core/trainer_host.h"
+#include "lib/training/fused/fused_backend.h"
 #include "lib/training/registry.h"
 #include "lib/training/testing/random_batch.h"
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "lib/training/core/torch_loss.h"
+#include "lib/training/torch/torch_loss.h"
 
 namespace troupe::training {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "lib/base/testing/processor.h"
 #include "lib/policy/testing.h"
-#include "lib/training/core/fused_loss_numbers.h"
-#include "lib/training/core/fused_support.h"
 #include "lib/training/core/parameters.h"
 #include "lib/training/core/prepared_batch.h"
+#include "lib/training/fused/fused_loss_numbers.h"
+#include "lib/training/fused/fused_support.h"
 #include "lib/training/testing/random_batch.h"
 #include <gtest/gtest.h>
 

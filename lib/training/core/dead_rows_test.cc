@@ -9,10 +9,10 @@
 #include "lib/learner/testing/owned_train_batch.h"
 #include "lib/policy/testing.h"
 #include "lib/training/a2c/a2c_options.h"
-#include "lib/training/core/fused_backend.h"
 #include "lib/training/core/moments.h"
 #include "lib/training/core/state_blocks.h"
 #include "lib/training/core/trainer_host.h"
+#include "lib/training/fused/fused_backend.h"
 #include "lib/training/ppo/ppo_options.h"
 #include "lib/training/registry.h"
 #include <gtest/gtest.h>

@@ -7,8 +7,8 @@
 
 #include "lib/base/testing/processor.h"
 #include "lib/policy/testing.h"
-#include "lib/training/core/fused_backend.h"
 #include "lib/training/core/moments.h"
+#include "lib/training/fused/fused_backend.h"
 #include "lib/training/testing/random_batch.h"
 #include <gtest/gtest.h>
 

@@ -17,9 +17,9 @@
 #include "lib/learner/testing/owned_train_batch.h"
 #include "lib/policy/testing.h"
 #include "lib/sample/testing/batch_maker.h"
-#include "lib/training/core/fused_backend.h"
 #include "lib/training/core/moments.h"
 #include "lib/training/core/trainer_host.h"
+#include "lib/training/fused/fused_backend.h"
 #include "lib/training/testing/ppo_host.h"
 #include "lib/training/testing/random_batch.h"
 #include <gmock/gmock.h>

@@ -6,8 +6,8 @@
 #include "lib/learner/testing/owned_train_batch.h"
 #include "lib/policy/testing.h"
 #include "lib/training/core/epoch_rows.h"
-#include "lib/training/core/fused_critic_runs.h"
 #include "lib/training/core/prepared_batch.h"
+#include "lib/training/fused/fused_critic_runs.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

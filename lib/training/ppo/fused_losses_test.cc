@@ -12,7 +12,7 @@
 #include "lib/base/testing/processor.h"
 #include "lib/learner/testing/owned_train_batch.h"
 #include "lib/policy/testing.h"
-#include "lib/training/core/fused_backend.h"
+#include "lib/training/fused/fused_backend.h"
 #include "lib/training/ppo/ppo.h"
 #include "lib/training/ppo/ppo_row_loss.h"
 #include <gmock/gmock.h>

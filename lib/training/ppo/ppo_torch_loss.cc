@@ -1,5 +1,5 @@
-#include "lib/training/core/torch_loss.h"
 #include "lib/training/ppo/ppo_row_loss.h"
+#include "lib/training/torch/torch_loss.h"
 
 namespace troupe::training {
 namespace {

@@ -10,9 +10,9 @@
 #include "lib/policy/testing.h"
 #include "lib/policy/testing/fake_blob_store.h"
 #include "lib/policy/testing/same_bits.h"
-#include "lib/training/core/fused_backend.h"
 #include "lib/training/core/state_blocks.h"
 #include "lib/training/core/trainer_host.h"
+#include "lib/training/fused/fused_backend.h"
 #include "lib/training/testing/ppo_host.h"
 #include "lib/training/testing/random_batch.h"
 #include <gtest/gtest.h>

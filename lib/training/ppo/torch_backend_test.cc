@@ -1,4 +1,4 @@
-#include "lib/training/core/torch_backend.h"
+#include "lib/training/torch/torch_backend.h"
 
 #include <algorithm>
 #include <limits>
@@ -10,13 +10,13 @@
 #include "lib/policy/testing.h"
 #include "lib/policy/testing/same_bits.h"
 #include "lib/training/core/state_blocks.h"
-#include "lib/training/core/torch_status.h"
 #include "lib/training/core/trainer_host.h"
 #include "lib/training/testing/full_memory.h"
 #include "lib/training/testing/ppo_host.h"
 #include "lib/training/testing/random_batch.h"
 #include "lib/training/testing/small_update.h"
 #include "lib/training/testing/test_device.h"
+#include "lib/training/torch/torch_status.h"
 #include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

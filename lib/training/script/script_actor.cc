@@ -9,8 +9,8 @@
 #include "lib/base/all_finite.h"
 #include "lib/base/status_macros.h"
 #include "lib/inference/actor.h"
-#include "lib/training/core/torch_status.h"
 #include "lib/training/script/script_modules.h"
+#include "lib/training/torch/torch_status.h"
 
 namespace troupe::training {
 namespace {

@@ -12,11 +12,11 @@
 #include "lib/base/status_macros.h"
 #include "lib/inference/module_actors.h"
 #include "lib/policy/module_reader.h"
-#include "lib/training/core/torch_device.h"
-#include "lib/training/core/torch_status.h"
 #include "lib/training/script/script_actor.h"
 #include "lib/training/script/script_network.h"
 #include "lib/training/script/script_probe.h"
+#include "lib/training/torch/torch_device.h"
+#include "lib/training/torch/torch_status.h"
 
 namespace troupe::training {
 namespace {

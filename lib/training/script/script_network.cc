@@ -12,7 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
-#include "lib/training/core/torch_status.h"
+#include "lib/training/torch/torch_status.h"
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
 namespace troupe::training {

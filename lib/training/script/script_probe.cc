@@ -11,7 +11,7 @@
 #include "lib/base/philox.h"
 #include "lib/base/status_macros.h"
 #include "lib/space/space.h"
-#include "lib/training/core/torch_status.h"
+#include "lib/training/torch/torch_status.h"
 #include <torch/csrc/autograd/autograd.h>
 
 namespace troupe::training {

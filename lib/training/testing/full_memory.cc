@@ -3,8 +3,8 @@
 #include <atomic>
 #include <new>
 
-#include "lib/training/core/cuda_graph.h"
-#include "lib/training/core/torch_device.h"
+#include "lib/training/torch/cuda_graph.h"
+#include "lib/training/torch/torch_device.h"
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <torch/torch.h>

@@ -5,7 +5,7 @@
 
 #include "lib/base/check.h"
 #include "lib/base/log.h"
-#include "lib/training/core/device.h"
+#include "lib/training/torch/device.h"
 #include <gtest/gtest.h>
 
 namespace troupe::training {

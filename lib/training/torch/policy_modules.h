@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+
+#include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/training/script/script_network.h"
+#include "lib/training/torch/torch_networks.h"
+#include <torch/torch.h>
+
+namespace troupe::training {
+
+/// A flat tensor and the named parameters inside it, as leaves whose gradients are views of a flat gradient.
+struct Modules {
+  torch::Tensor values;
+  torch::Tensor gradients;
+  Module actor;
+  Module critic;
+  torch::Tensor log_std;  ///< undefined without a Gaussian head
+};
+
+/// The networks that are users' modules; nullptr: it is none.
+struct Scripts {
+  std::shared_ptr<ScriptNetwork> actor;
+  std::shared_ptr<ScriptNetwork> critic;
+};
+
+/// `values` and `gradients` have the layout, which is the spec's.
+Modules MakeModules(const policy::PolicySpec& spec, const policy::ParameterLayout& layout, const Scripts& scripts,
+                    const torch::Tensor& values, const torch::Tensor& gradients);
+
+}  // namespace troupe::training

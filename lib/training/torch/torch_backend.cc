@@ -1,0 +1,700 @@
+#include "lib/training/torch/torch_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
+#include "lib/training/core/action_head.h"
+#include "lib/training/core/optimizer.h"
+#include "lib/training/script/script_modules.h"
+#include "lib/training/torch/captured_steps.h"
+#include "lib/training/torch/cuda_graph.h"
+#include "lib/training/torch/policy_modules.h"
+#include "lib/training/torch/torch_device.h"
+#include "lib/training/torch/torch_distributions.h"
+#include "lib/training/torch/torch_inputs.h"
+#include "lib/training/torch/torch_loss.h"
+#include "lib/training/torch/torch_minibatches.h"
+#include "lib/training/torch/torch_network_calls.h"
+#include "lib/training/torch/torch_networks.h"
+#include "lib/training/torch/torch_optimizer.h"
+#include "lib/training/torch/torch_precision.h"
+#include "lib/training/torch/torch_status.h"
+#include "lib/training/torch/torch_totals.h"
+#include <ATen/record_function.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/torch.h>
+
+namespace troupe::training {
+namespace {
+
+using torch::Tensor;
+
+constexpr int64_t kValueRows = 65536;  // of one forward pass outside of minibatches: bounds its memory
+
+/// The loss of two parts of a minibatch, whose means are of all its rows; without a graph.
+NetworkLoss Together(const NetworkLoss& one, const NetworkLoss& other) {
+  return {(one.mean + other.mean).detach(), one.sums + other.sums, one.rows + other.rows};
+}
+
+/// What of the rows of both are those of one; 0 where there are none.
+double ShareOf(const Minibatch& one, const Minibatch& other) {
+  const auto rows = static_cast<double>(one.rows.size(0));
+  return rows == 0 ? 0 : rows / (rows + static_cast<double>(other.rows.size(0)));
+}
+
+/// Of no rows: 0.
+Tensor MeanOf(const Tensor& of_rows) { return of_rows.numel() == 0 ? of_rows.sum() : of_rows.mean(); }
+
+/// Whether the network has convolutions. What other layers cost is mostly LibTorch's calls, which halves of a minibatch
+/// make as often as a whole one.
+bool Convolves(const policy::NetworkSpec& network) {
+  const auto convolves = [](const policy::LeafEncoder& encoder) { return !encoder.conv_layers.empty(); };
+  return !network.conv_layers.empty() ||
+         std::any_of(network.leaf_encoders.begin(), network.leaf_encoders.end(), convolves);
+}
+
+/// Losses of both networks.
+struct Losses {
+  NetworkLoss actor, critic;
+};
+
+class TorchBackend final : public NetworkBackend {
+ public:
+  TorchBackend(const policy::PolicySpec& spec, Scripts scripts, const Device& device, TorchPath path,
+               std::shared_ptr<ThreadTeam> team, Precision precision)
+      : spec_(spec),
+        scripts_(std::move(scripts)),
+        head_(ActionHead::For(spec)),
+        device_(ToTorch(device)),
+        on_host_(path == TorchPath::kHost),
+        bfloat16_(!on_host_ && precision == Precision::kBfloat16 && scripts_.actor == nullptr &&
+                  scripts_.critic == nullptr),
+        team_(std::move(team)),
+        name_(absl::StrCat("libtorch/", device.ToString())),
+        minibatches_([this](absl::Span<const int32_t> numbers) { return LoadIndex(numbers); }),
+        steps_(device_) {}
+
+  /// On the CPU autograd runs in the thread that asks for it.
+  bool can_run_alone() const override { return on_host_; }
+
+  absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters, int thread) override {
+    alone_ = thread != kWholeTeam;
+    return Guarded("loading a batch", [&] {
+      steps_.Release();  // what they read is replaced
+      batch_ = &batch;
+      parameters_ = parameters;
+      targets_.loaded = false;
+      LoadParameters();
+      const Tensor images = Load(batch.images());
+      if (spec_.has_action_mask)
+        mask_ = Load(batch.action_mask.data(), {batch.rows(), spec_.mask_size()}, torch::kUInt8);
+      actor_input_ = {Load(batch.actor_input()), images, Tensor(), scripts_.actor == nullptr ? Tensor() : mask_,
+                      ImageScaling(spec_, 1, device_)};
+      const bool own = spec_.critic().Reads(policy::NetworkInput::kObservation);
+      critic_input_ = {Load(batch.critic_input()), own ? images : Load(batch.critic_images()), Tensor(), Tensor(),
+                       ImageScaling(spec_, own ? 1 : spec_.ImagesOf(spec_.critic()), device_)};
+      if (batch.critic_images().rows > 0) critic_input_.image_rows = LoadIndex(batch.critic_image_index());
+      critic_index_ = LoadIndex(batch.critic_index());
+      if (batch.actor_memory().columns > 0) memory_.actor = Load(batch.actor_memory()).contiguous();
+      actions_ = Load(batch.actions.data(), {batch.rows(), spec_.action_words()}, torch::kInt32);
+      old_logp_ = Load(batch.old_logp.data(), {batch.rows()}, torch::kFloat32);
+      return absl::OkStatus();
+    });
+  }
+
+  absl::StatusOr<std::vector<float>> Values() override {
+    std::vector<float> values;
+    const absl::Status status = Guarded("computing values", [&] {
+      const torch::NoGradGuard no_grad;
+      const int64_t rows = critic_input_.rows();
+      const int64_t most = RowsOfPass(spec_, spec_.EncodingNetwork(spec_.critic()), kValueRows);
+      std::vector<Tensor> parts;
+      for (int64_t first = 0; first < rows; first += most) {
+        const Tensor part = critic_input_.Range(first, std::min(most, rows - first));
+        parts.push_back(ToHost(RunCritic(part).squeeze(1)));
+      }
+      AwaitDevice();
+      values.reserve(static_cast<size_t>(rows));
+      for (const Tensor& value : parts) {
+        values.insert(values.end(), value.data_ptr<float>(), value.data_ptr<float>() + value.numel());
+      }
+      return absl::OkStatus();
+    });
+    TROUPE_RETURN_IF_ERROR(status);
+    return values;
+  }
+
+  absl::StatusOr<SequenceOutputs> SequenceValues(const SequenceCall& call) override {
+    SequenceOutputs outputs;
+    const absl::Status status = Guarded("computing values in sequence", [&] {
+      const torch::NoGradGuard no_grad;
+      outputs.values.resize(call.rows.size());
+      outputs.states.resize(call.states.size());
+      int64_t row = 0;
+      const int64_t most = RowsOfPass(spec_, spec_.EncodingNetwork(spec_.critic()), kValueRows);
+      for (size_t first = 0; first < call.lengths.size();) {
+        std::vector<std::pair<int64_t, int64_t>> pieces;
+        const size_t begin = first;
+        for (int64_t taken = 0; first < call.lengths.size() && (taken == 0 || taken < most); ++first) {
+          pieces.emplace_back(row, call.lengths[first]);
+          row += call.lengths[first];
+          taken += call.lengths[first];
+        }
+        RunPieces(call, pieces, begin, &outputs);
+      }
+      return absl::OkStatus();
+    });
+    TROUPE_RETURN_IF_ERROR(status);
+    return outputs;
+  }
+
+  absl::Status ParametersChanged() override {
+    if (on_host_) return absl::OkStatus();
+    return Guarded("loading parameters", [&] {
+      const torch::NoGradGuard no_grad;
+      modules_.values.copy_(Load(parameters_->values()));
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status BeginEpoch(absl::Span<const int32_t> order) override {
+    return Guarded("beginning an epoch", [&] {
+      if (!targets_.loaded) {
+        const int64_t rows = batch_->rows();
+        targets_.advantages = Load(batch_->advantages.data(), {rows}, torch::kFloat32);
+        targets_.value_targets = Load(batch_->value_targets.data(), {rows}, torch::kFloat32);
+        targets_.old_values = Load(batch_->old_values.data(), {rows}, torch::kFloat32);
+        if (const int64_t size = spec_.critic().state_size(); size > 0) {
+          const auto sequences = static_cast<int64_t>(batch_->sequences().size());
+          memory_.critic = Load(batch_->critic_memory.data(), {sequences, size}, torch::kFloat32);
+        }
+        targets_.loaded = true;
+      }
+      minibatches_.Begin(*batch_, order);
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status Step(int64_t first, int64_t count, const StepSettings& settings) override {
+    return Guarded("taking a minibatch step", [&]() -> absl::Status {
+      RECORD_USER_SCOPE("troupe::minibatch_step");
+      TROUPE_RETURN_IF_ERROR(FindLoss(*settings.loss.loss));
+      if (on_host_) modules_.gradients.zero_();
+      if (spec_.shares_encoder() && on_host_) return StepShared(first, count, settings);
+      const Minibatches minibatch = minibatches_.Take(first, count);
+      if (!on_host_) {
+        const auto step = [&](const Minibatches& rows) { StepOnDevice(rows, settings); };
+        if (CanBeCaptured()) {
+          steps_.Run(minibatch, settings, step);
+        } else {
+          step(minibatch);
+        }
+        return absl::OkStatus();
+      }
+      NetworkLoss actor;
+      NetworkLoss critic;
+      TROUPE_RETURN_IF_ERROR(BothAtOnce(
+          [&] {
+            actor = ActorLoss(minibatch.actor, settings);
+            torch::autograd::backward({actor.mean}, {});
+          },
+          [&] {
+            critic = CriticLoss(minibatch.critic, settings);
+            torch::autograd::backward({critic.mean}, {});
+          }));
+      StepOnHost(actor, critic, settings);
+      return absl::OkStatus();
+    });
+  }
+
+  absl::StatusOr<StepTotals> TakeTotals() override {
+    if (!on_host_) {
+      const absl::Status status = Guarded("reading losses", [&] {
+        const Tensor host = ToHost(device_totals_.numbers());
+        AwaitDevice();
+        totals_ = DeviceTotals::Read(host);
+        device_totals_.Clear();
+        return absl::OkStatus();
+      });
+      TROUPE_RETURN_IF_ERROR(status);
+    }
+    return std::exchange(totals_, StepTotals{});
+  }
+
+  absl::Status End() override {
+    return Guarded("handing back parameters", [&] {
+      if (!on_host_) Store();
+      Release();
+      return absl::OkStatus();
+    });
+  }
+
+  std::string_view name() const override { return name_; }
+
+  absl::Status Serves(BackendLevel level) const override {
+    if (level == BackendLevel::kRowLoss || on_host_) return absl::OkStatus();
+    return absl::UnimplementedError(
+        absl::StrCat(name_,
+                     " computes losses of rows alone: on a device, Forward and Backward would copy each call's "
+                     "parameters and inputs there"));
+  }
+
+  absl::StatusOr<std::vector<float>> Forward(const NetworkCall& call) override {
+    TROUPE_RETURN_IF_ERROR(Serves(BackendLevel::kForwardBackward));
+    return ForwardOf(spec_, call);
+  }
+
+  absl::Status Backward(const NetworkCall& call, absl::Span<const float> output_gradients, absl::Span<float> gradients,
+                        absl::Span<float> input_gradients) override {
+    TROUPE_RETURN_IF_ERROR(Serves(BackendLevel::kForwardBackward));
+    return BackwardOf(spec_, call, output_gradients, gradients, input_gradients);
+  }
+
+ private:
+  /// CatchTorch with the device and its stream as the current ones: pinned memory belongs to them. What fails ends the
+  /// update, so that its memory is given back.
+  template <typename Body>
+  absl::Status Guarded(std::string_view doing, Body&& body) {
+    absl::Status status = CatchTorch(doing, [&]() -> absl::Status {
+      c10::OptionalStreamGuard guard;
+      if (device_.is_cuda()) guard.reset_stream(UpdateStream(device_));
+      return body();
+    });
+    if (!status.ok()) {
+      // Nothing may be at work on memory that is given back.
+      if (device_.is_cuda()) (void)CatchTorch("waiting", [&] { return AwaitUpdates(device_), absl::OkStatus(); });
+      Release();
+    }
+    return status;
+  }
+
+  /// The batch's memory is the caller's again, and the device's is free.
+  void Release() {
+    steps_.Release();
+    modules_ = {};
+    second_half_ = {};
+    for (Tensor* tensor :
+         {&actor_input_.floats, &actor_input_.images, &actor_input_.mask, &critic_input_.floats, &critic_input_.images,
+          &critic_input_.image_rows, &critic_index_, &memory_.actor, &memory_.critic, &actions_, &old_logp_, &mask_,
+          &targets_.advantages, &targets_.value_targets, &targets_.old_values, &moments_.exp_avg, &moments_.exp_avg_sq,
+          &device_steps_}) {
+      tensor->reset();
+    }
+    device_totals_.Release();
+    minibatches_.Release();
+  }
+
+  /// Host memory as a tensor: borrowed on the host's path, else a copy on the device. To a CUDA device all copies are
+  /// out of pinned memory and none is waited for, so `data` stays as it is until the next AwaitDevice.
+  Tensor Load(const void* data, torch::IntArrayRef sizes, torch::ScalarType dtype) const {
+    const Tensor host = torch::from_blob(const_cast<void*>(data), sizes, dtype);
+    if (on_host_) return host;
+    if (!device_.is_cuda()) return host.clone();
+    return (host.is_pinned() ? host : host.pin_memory()).to(device_, /*non_blocking=*/true);
+  }
+  Tensor LoadIndex(absl::Span<const int32_t> numbers) const {
+    return Load(numbers.data(), {static_cast<int64_t>(numbers.size())}, torch::kInt32).to(torch::kInt64);
+  }
+  Tensor Load(const MatrixView& matrix) const {
+    if (matrix.columns == 0) return torch::empty({matrix.rows, 0}, torch::TensorOptions().device(device_));
+    return Load(matrix.data, {matrix.rows, matrix.stride}, torch::kFloat32).narrow(1, 0, matrix.columns);
+  }
+  /// Undefined without rows.
+  Tensor Load(const learner::ByteMatrix& matrix) const {
+    return matrix.rows == 0 ? Tensor() : Load(matrix.data, {matrix.rows, matrix.columns}, torch::kUInt8);
+  }
+  Tensor Load(absl::Span<float> values) const {
+    return Load(values.data(), {static_cast<int64_t>(values.size())}, torch::kFloat32);
+  }
+  /// A copy on the host; from a CUDA device it is there after AwaitDevice.
+  Tensor ToHost(const Tensor& tensor) const {
+    return tensor.contiguous().to(torch::kCPU, /*non_blocking=*/device_.is_cuda());
+  }
+  void AwaitDevice() const {
+    if (device_.is_cuda()) c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).synchronize();
+  }
+
+  void LoadParameters() {
+    const Tensor values = Load(parameters_->values());
+    const Tensor gradients = on_host_ ? Load(parameters_->gradients()) : torch::zeros_like(values);
+    modules_ = MakeModules(spec_, parameters_->layout(), scripts_, values, gradients);
+    totals_ = {};
+    if (spec_.shares_encoder() && on_host_ && Halves()) {
+      second_half_ = MakeModules(spec_, parameters_->layout(), scripts_, values, torch::zeros_like(values));
+    }
+    if (on_host_) return;
+    moments_.exp_avg = Load(parameters_->exp_avg());
+    moments_.exp_avg_sq = Load(parameters_->exp_avg_sq());
+    const auto doubles = torch::TensorOptions().dtype(torch::kFloat64).device(device_);
+    device_steps_ = torch::full({}, static_cast<double>(parameters_->adam_steps), doubles);
+    device_totals_.Begin(device_);
+  }
+
+  void Store() {
+    const Tensor steps = ToHost(device_steps_);
+    const std::pair<Tensor, absl::Span<float>> rows[] = {{ToHost(modules_.values), parameters_->values()},
+                                                         {ToHost(moments_.exp_avg), parameters_->exp_avg()},
+                                                         {ToHost(moments_.exp_avg_sq), parameters_->exp_avg_sq()}};
+    AwaitDevice();
+    parameters_->adam_steps = static_cast<int64_t>(*steps.data_ptr<double>());
+    for (const auto& [from, to] : rows) std::copy_n(from.data_ptr<float>(), to.size(), to.data());
+  }
+
+  /// Whether there are threads for two things at once.
+  bool HasTwoThreads() const { return !alone_ && team_->size() >= 2; }
+  /// Whether networks that share an encoder have a minibatch in two halves.
+  bool Halves() const { return HasTwoThreads() && Convolves(spec_.actor); }
+
+  template <typename One, typename Other>
+  absl::Status BothAtOnce(One&& one, Other&& other) {
+    if (!HasTwoThreads()) {
+      one();
+      other();
+      return absl::OkStatus();
+    }
+    absl::Status statuses[2];
+    team_->Run([&](int thread) {
+      if (thread > 1) return;
+      statuses[thread] = CatchTorch("differentiating", [&] {
+        if (thread == 0) {
+          one();
+        } else {
+          other();
+        }
+        return absl::OkStatus();
+      });
+    });
+    TROUPE_RETURN_IF_ERROR(statuses[0]);
+    return statuses[1];
+  }
+
+  /// A host's numbers where the networks are.
+  Tensor Indices(const std::vector<int64_t>& numbers) const {
+    const Tensor host = torch::tensor(numbers, torch::kInt64);
+    return on_host_ ? host : host.to(device_);
+  }
+
+  /// What `run`, some layers of a network that remembers nothing, gives.
+  template <typename Run>
+  Tensor InPrecision(Run&& run) const {
+    if (!bfloat16_) return run();
+    const Bfloat16Products products(device_.type());
+    return run().to(torch::kFloat32);
+  }
+
+  /// The critic's values of inputs, [rows, 1]; where nothing remembers.
+  Tensor RunCritic(const Tensor& x) const {
+    return InPrecision([&] {
+      if (!spec_.shares_encoder()) return RunNetwork(spec_.critic().activation, modules_.critic, x);
+      return Decode(spec_.critic().activation, modules_.critic, Encode(spec_.actor.activation, modules_.actor, x));
+    });
+  }
+
+  /// The same of one whose rows are sequences, as RunSequences.
+  std::pair<Tensor, Tensor> RunCriticSequences(const Tensor& x, const Tensor& batch_sizes, const Tensor& states) const {
+    const policy::NetworkSpec& critic = spec_.critic();
+    if (!spec_.shares_encoder()) {
+      return RunSequences(critic, modules_.critic, x, batch_sizes, states, /*kept=*/Tensor());
+    }
+    const auto [output, after] = EncodeSequences(spec_.actor, modules_.actor, x, batch_sizes, states);
+    return {Decode(critic.activation, modules_.critic, output), after};
+  }
+
+  /// The critic's values of minibatch.rows, from one pass over the inputs that they read. Each row takes a number of
+  /// its own, so that autograd adds up rows in one order: adding to one number by index has none on a GPU.
+  Tensor ValuesOfUnits(const Minibatch& minibatch) const {
+    const Tensor values = RunCritic(critic_input_.Take(minibatch.inputs));
+    return values.expand({-1, minibatch.width}).flatten().index_select(0, minibatch.places);
+  }
+
+  /// The outputs of minibatch.rows. `inputs` has a row for each place of `index`, or where that is undefined for each
+  /// of the batch's.
+  Tensor Outputs(const policy::NetworkSpec& network, const Module& module, const NetworkInputs& inputs,
+                 const Tensor& index, const Tensor& memory, const Minibatch& minibatch) const {
+    const auto of_rows = [&](const Tensor& rows) {
+      return inputs.Take(index.defined() ? index.index_select(0, rows) : rows);
+    };
+    if (!network.remembers()) {
+      return InPrecision([&] { return RunNetwork(network.activation, module, of_rows(minibatch.rows)); });
+    }
+    return RunSequences(network, module, of_rows(minibatch.run), minibatch.batch_sizes,
+                        memory.index_select(0, minibatch.sequences), minibatch.kept)
+        .first;
+  }
+
+  /// Sequences from number `begin` on, whose rows stand in call.rows at `pieces`.
+  void RunPieces(const SequenceCall& call, const std::vector<std::pair<int64_t, int64_t>>& pieces, size_t begin,
+                 SequenceOutputs* outputs) const {
+    const int64_t size = spec_.EncodingNetwork(spec_.critic()).state_size();
+    const Packed packed = Pack(pieces);
+    std::vector<int64_t> inputs;
+    for (const int64_t row : packed.rows) inputs.push_back(call.rows[static_cast<size_t>(row)]);
+    const auto states_at = static_cast<int64_t>(begin) * size;
+    const auto count = static_cast<int64_t>(pieces.size());
+    const Tensor states = Load(call.states.data() + states_at, {count, size}, torch::kFloat32);
+    const auto [output, after] = RunCriticSequences(critic_input_.Take(Indices(inputs)), packed.batch_sizes,
+                                                    states.index_select(0, Indices(packed.sequences)));
+    const Tensor values = ToHost(output.squeeze(1));
+    const Tensor states_after = ToHost(after);
+    AwaitDevice();
+    for (size_t i = 0; i < packed.rows.size(); ++i) {
+      outputs->values[static_cast<size_t>(packed.rows[i])] = values.data_ptr<float>()[i];
+    }
+    for (size_t i = 0; i < packed.sequences.size(); ++i) {
+      std::copy_n(states_after.data_ptr<float>() + static_cast<int64_t>(i) * size, size,
+                  outputs->states.data() + states_at + packed.sequences[i] * size);
+    }
+  }
+
+  ActionTerms Distribution(const Modules& modules, const Tensor& output, const Tensor& rows) const {
+    return TermsOf(head_, output, modules.log_std, actions_.index_select(0, rows),
+                   mask_.defined() ? mask_.index_select(0, rows) : Tensor());
+  }
+
+  absl::Status FindLoss(const RowLoss& loss) {
+    if (row_loss_ == &loss) return absl::OkStatus();
+    loss_ = FindTorchLoss(loss.name);
+    if (loss_ == nullptr) {
+      return absl::UnimplementedError(
+          absl::StrCat("the loss of ", std::string(loss.name), " is not there for LibTorch"));
+    }
+    row_loss_ = &loss;
+    return absl::OkStatus();
+  }
+
+  /// What a loss reads of `rows`, which outlive it.
+  TorchLoss::Columns ColumnsOf(const Tensor& rows) const {
+    return [this, &rows](RowColumn column) {
+      switch (column) {
+        case RowColumn::kOldLogp:
+          return old_logp_.index_select(0, rows);
+        case RowColumn::kAdvantage:
+          return targets_.advantages.index_select(0, rows);
+        case RowColumn::kValueTarget:
+          return targets_.value_targets.index_select(0, rows);
+        case RowColumn::kOldValue:
+          return targets_.old_values.index_select(0, rows);
+      }
+      return Tensor();
+    };
+  }
+
+  NetworkLoss ActorLoss(const Minibatch& minibatch, const StepSettings& settings) const {
+    const Tensor output = Outputs(spec_.actor, modules_.actor, actor_input_, Tensor(), memory_.actor, minibatch);
+    return ActorLossOf(modules_, output, minibatch.rows, settings);
+  }
+
+  NetworkLoss ActorLossOf(const Modules& modules, const Tensor& output, const Tensor& rows,
+                          const StepSettings& settings) const {
+    const auto [logp, entropy] = Distribution(modules, output, rows);
+    const TorchLoss::ActorTerms terms = loss_->OfActor(logp, ColumnsOf(rows), settings.loss.numbers);
+    Tensor loss = MeanOf(terms.loss) - settings.entropy_coeff * MeanOf(entropy);
+    if (terms.penalty.defined()) loss = loss + MeanOf(terms.penalty);
+    const torch::NoGradGuard no_grad;
+    std::vector<Tensor> sums = {terms.loss.sum(), entropy.sum()};
+    sums.insert(sums.end(), terms.statistics.begin(), terms.statistics.end());
+    return {loss, torch::stack(sums).detach(), rows.size(0)};
+  }
+
+  NetworkLoss CriticLoss(const Minibatch& minibatch, const StepSettings& settings) const {
+    const Tensor value = minibatch.inputs.defined() ? ValuesOfUnits(minibatch)
+                                                    : Outputs(spec_.critic(), modules_.critic, critic_input_,
+                                                              critic_index_, memory_.critic, minibatch)
+                                                          .squeeze(1);
+    return CriticLossOf(value, minibatch.rows, settings);
+  }
+
+  NetworkLoss CriticLossOf(const Tensor& value, const Tensor& rows, const StepSettings& settings) const {
+    const Tensor loss = loss_->OfCritic(value, ColumnsOf(rows), settings.loss.numbers, settings.huber_delta);
+    const Tensor mean = settings.value_loss_coeff * MeanOf(loss);
+    const torch::NoGradGuard no_grad;
+    return {mean, loss.sum().reshape({1}), loss.numel()};
+  }
+
+  /// Losses of networks that share nothing, computed side by side where the device can.
+  Losses BothLosses(const Minibatches& minibatches, const StepSettings& settings) const {
+    const SideBranch beside(device_);
+    Losses losses;
+    {
+      const auto on_it = beside.Enter();
+      losses.critic = CriticLoss(minibatches.critic, settings);
+    }
+    losses.actor = ActorLoss(minibatches.actor, settings);
+    beside.End();
+    return losses;
+  }
+
+  /// Losses of networks that share an encoder, which is run once for both.
+  Losses SharedLosses(const Modules& modules, const Minibatches& minibatches, const StepSettings& settings) const {
+    const Tensor inputs = actor_input_.Take(minibatches.actor.run);
+    const Tensor shared = spec_.actor.core.remembers()
+                              ? EncodeSequences(spec_.actor, modules.actor, inputs, minibatches.actor.batch_sizes,
+                                                memory_.actor.index_select(0, minibatches.actor.sequences))
+                                    .first
+                              : InPrecision([&] { return Encode(spec_.actor.activation, modules.actor, inputs); });
+    const auto head = [&](const policy::NetworkSpec& network, const Module& module, const Tensor& kept) {
+      const Tensor rows = kept.defined() ? shared.index_select(0, kept) : shared;
+      if (spec_.actor.core.remembers()) return Decode(network.activation, module, rows);
+      return InPrecision([&] { return Decode(network.activation, module, rows); });
+    };
+    return {ActorLossOf(modules, head(spec_.actor, modules.actor, minibatches.actor.kept), minibatches.actor.rows,
+                        settings),
+            CriticLossOf(head(spec_.critic(), modules.critic, minibatches.critic.kept).squeeze(1),
+                         minibatches.critic.rows, settings)};
+  }
+
+  /// A step of networks that share an encoder. Where it has convolutions, and there are threads for it, two take half
+  /// of the minibatch each, the second one's gradient into memory of its own.
+  absl::Status StepShared(int64_t first, int64_t count, const StepSettings& settings) {
+    if (!Halves() || count < 2) {
+      const Losses losses = SharedLosses(modules_, minibatches_.Take(first, count), settings);
+      torch::autograd::backward({losses.actor.mean, losses.critic.mean}, {});
+      StepOnHost(losses.actor, losses.critic, settings);
+      return absl::OkStatus();
+    }
+    const int64_t half = count / 2;
+    const Minibatches parts[] = {minibatches_.Take(first, half), minibatches_.Take(first + half, count - half)};
+    Losses losses[2];
+    second_half_.gradients.zero_();
+    const auto differentiate = [&](const Modules& modules, int part) {
+      Losses& own = losses[part];
+      own = SharedLosses(modules, parts[part], settings);
+      // Means of this part's rows as its share of the means of all.
+      own.actor.mean = own.actor.mean * ShareOf(parts[part].actor, parts[1 - part].actor);
+      own.critic.mean = own.critic.mean * ShareOf(parts[part].critic, parts[1 - part].critic);
+      torch::autograd::backward({own.actor.mean, own.critic.mean}, {});
+    };
+    TROUPE_RETURN_IF_ERROR(BothAtOnce([&] { differentiate(modules_, 0); }, [&] { differentiate(second_half_, 1); }));
+    modules_.gradients.add_(second_half_.gradients);
+    StepOnHost(Together(losses[0].actor, losses[1].actor), Together(losses[0].critic, losses[1].critic), settings);
+    return absl::OkStatus();
+  }
+
+  void StepOnHost(const NetworkLoss& actor, const NetworkLoss& critic, const StepSettings& settings) {
+    ZeroFrozen(settings.frozen, parameters_->gradients());
+    const std::vector<ParameterBlock> blocks = parameters_->blocks();
+    const NetworkNorms norms = {GradientNorm(blocks.front()), GradientNorm(blocks.back())};
+    if (!std::isfinite(actor.mean.item<float>()) || !std::isfinite(critic.mean.item<float>()) ||
+        !std::isfinite(norms.actor) || !std::isfinite(norms.critic)) {
+      ++totals_.skipped_steps;
+      return;
+    }
+    StepNetworks(settings, norms, parameters_);
+    ++totals_.steps;
+    totals_.rows += actor.rows;
+    totals_.value_rows += critic.rows;
+    const float* sums = actor.sums.data_ptr<float>();
+    totals_.policy_loss += sums[0];
+    totals_.entropy += sums[1];
+    for (int64_t i = 2; i < actor.sums.numel(); ++i) totals_.statistics[static_cast<size_t>(i - 2)] += sums[i];
+    totals_.value_loss += critic.sums.item<float>();
+    totals_.actor_grad_norm += norms.actor;
+    totals_.critic_grad_norm += norms.critic;
+  }
+
+  /// Whether a step is the same work whatever it reads: a user's module may ask the device for numbers.
+  bool CanBeCaptured() const { return scripts_.actor == nullptr && scripts_.critic == nullptr; }
+
+  /// A step without ever asking the device for a number. Both networks are differentiated together: autograd is handed
+  /// over to the device's thread once.
+  void StepOnDevice(const Minibatches& minibatches, const StepSettings& settings) {
+    modules_.gradients.zero_();
+    const Losses losses =
+        spec_.shares_encoder() ? SharedLosses(modules_, minibatches, settings) : BothLosses(minibatches, settings);
+    torch::autograd::backward({losses.actor.mean, losses.critic.mean}, {});
+    StepParametersOnDevice(losses.actor, losses.critic, settings);
+  }
+
+  void StepParametersOnDevice(const NetworkLoss& actor, const NetworkLoss& critic, const StepSettings& settings) {
+    const torch::NoGradGuard no_grad;
+    const int64_t split = parameters_->acting_size();
+    const int64_t rest = parameters_->size() - split;
+    ZeroFrozenOnDevice(settings, modules_.gradients);
+    const Tensor actor_norm = modules_.gradients.narrow(0, 0, split).norm();
+    const Tensor critic_norm = modules_.gradients.narrow(0, split, rest).norm();
+    const Tensor ok = torch::isfinite(torch::stack({actor.mean, critic.mean, actor_norm, critic_norm})).all();
+    training::StepOnDevice(
+        settings, actor_norm, critic_norm, ok,
+        {modules_.values, modules_.gradients, moments_.exp_avg, moments_.exp_avg_sq, device_steps_, split});
+    device_totals_.Add(actor, critic, actor_norm, critic_norm, ok);
+  }
+
+  const policy::PolicySpec spec_;
+  const Scripts scripts_;
+  const ActionHead head_;
+  const torch::Device device_;
+  const bool on_host_;
+  const bool bfloat16_;
+  const std::shared_ptr<ThreadTeam> team_;
+  const std::string name_;
+
+  // From Begin to End.
+  const PreparedBatch* batch_ = nullptr;
+  FlatParameters* parameters_ = nullptr;
+  bool alone_ = false;
+  Modules modules_;
+  Modules second_half_;  // of networks that share an encoder: the same values, a gradient of its own
+  struct {
+    Tensor exp_avg, exp_avg_sq;
+  } moments_;  // on the device's path
+  NetworkInputs actor_input_, critic_input_;
+  Tensor critic_index_, actions_, old_logp_, mask_;
+  struct {
+    Tensor actor, critic;
+  } memory_;
+  EpochMinibatches minibatches_;
+  CapturedSteps steps_;
+  struct {
+    Tensor advantages, value_targets, old_values;
+    bool loaded = false;
+  } targets_;
+
+  const RowLoss* row_loss_ = nullptr;  // of the last step
+  const TorchLoss* loss_ = nullptr;    // its code
+
+  StepTotals totals_;
+  Tensor device_steps_;  // scalar float64
+  DeviceTotals device_totals_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NetworkBackend>> MakeTorchBackend(const policy::PolicySpec& spec, const Device& device,
+                                                                 TorchPath path, std::shared_ptr<ThreadTeam> team,
+                                                                 Precision precision) {
+  if (device.is_cuda() && path == TorchPath::kHost) {
+    return absl::InvalidArgumentError(absl::StrCat(device.ToString(), " cannot compute on the host's memory"));
+  }
+  Scripts scripts;
+  for (const policy::NetworkSpec* const network : {&spec.actor, &spec.critic()}) {
+    switch (network->encoder) {  // a kind that is added does not compile before it is computed here
+      case policy::EncoderKind::kMlp:
+      case policy::EncoderKind::kCnn:
+      case policy::EncoderKind::kLeaves:
+      case policy::EncoderKind::kAttention:
+      case policy::EncoderKind::kShared:
+        continue;
+      case policy::EncoderKind::kTorchScript: {
+        TROUPE_ASSIGN_OR_RETURN((network == &spec.actor ? scripts.actor : scripts.critic),
+                                LoadScript(spec, *network, device));
+        continue;
+      }
+    }
+    return absl::UnimplementedError(
+        absl::StrCat("LibTorch's back end computes encoders of kind mlp, cnn, leaves, attention, torchscript and "
+                     "shared, got unknown for the ",
+                     network->role));
+  }
+  return std::unique_ptr<NetworkBackend>(
+      std::make_unique<TorchBackend>(spec, std::move(scripts), device, path, std::move(team), precision));
+}
+
+}  // namespace troupe::training
