@@ -156,7 +156,8 @@ absl::Status HostProcess::TakeDescription(absl::Duration wait) {
     return DieLocked(
         absl::StatusCode::kDeadlineExceeded,
         absl::StrCat("the Python process did not start within ", absl::FormatDuration(order_.start_timeout),
-                     " (env.python.start_timeout_s); it printed: ", child_->LastOutput()),
+                     " (env.python.start_timeout_s); it printed ",
+                     child_->LastOutput().empty() ? "nothing" : absl::StrCat("at last: ", child_->LastOutput())),
         true);
   }
   return absl::OkStatus();

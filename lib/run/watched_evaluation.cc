@@ -42,7 +42,7 @@ absl::Status WhyEnd(const EvaluationWatch& watch, const EvaluationProgress& prog
 
 std::string EvaluationProgress::Text() const {
   const std::string text = absl::StrCat("evaluating, ", Count(*this));
-  return sees_no_end() ? absl::StrCat(text, ": none has ended yet; ", kRemedy) : text;
+  return sees_no_end() ? absl::StrCat(text, ": none has ended yet; if none can, ", kRemedy) : text;
 }
 
 absl::StatusOr<rollout::EvaluationResult> PlayWatched(

@@ -98,7 +98,8 @@ TEST(WatchedEvaluationTest, ProgressNamesTheRemedyWhereNoEpisodeEnds) {
   EXPECT_EQ((EvaluationProgress{3, 100, absl::Hours(1)}).Text(), "evaluating, 3 of 100 episodes");
   EXPECT_EQ((EvaluationProgress{0, 100, absl::Seconds(9)}).Text(), "evaluating, 0 of 100 episodes");
   EXPECT_EQ((EvaluationProgress{0, 100, absl::Seconds(10)}).Text(),
-            "evaluating, 0 of 100 episodes: none has ended yet; env.max_episode_steps ends the episodes of a task "
+            "evaluating, 0 of 100 episodes: none has ended yet; if none can, env.max_episode_steps ends the episodes "
+            "of a task "
             "without an end");
 }
 

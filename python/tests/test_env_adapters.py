@@ -255,6 +255,24 @@ class ParallelTest(unittest.TestCase):
         env.possible_agents = {"b", "a10", "a9", "c"}
         self.assertEqual([a.id for a in adapt("x", env).description.agents], ["b", "c", "a9", "a10"])
 
+    def test_a_list_of_possible_agents_is_enough(self):
+        class Plain(Scripted):
+            possible_agents = ["a", "b"]
+            observation_space = staticmethod(lambda agent: fake.Box(-9, 9, (1,)))
+            action_space = staticmethod(lambda agent: fake.Discrete(3))
+
+        script = [({"a": obs(1), "b": obs(2)}, {})]
+        script += [({"a": obs(3)}, {"a": 1, "b": 2}, {"a": False, "b": True}, NO, {})]
+        script += [({"a": obs(5)}, {"a": 1}, {"a": True}, {"a": False}, {})]
+        adapter = adapt("x", Plain(script))
+        self.assertEqual(shown(adapter.reset(1)), row([1, 2], [0, 0], ["", ""]))
+        self.assertEqual(shown(adapter.step([0, 1])), row([3, None], [1, 2], ["", "T"]))
+        self.assertEqual(shown(adapter.step([0, None])), row([5, None], [1, 0], ["T", ""], "T"))
+
+        del Plain.possible_agents
+        with self.assertRaisesRegex(EnvAdapterError, "Plain has methods observation_space and action_space, but says .* expected a list possible_agents"):
+            adapt("x", Plain(script))
+
     def test_spaces_may_be_known_after_a_reset_only(self):
         class Late(Parallel):
             def reset(self, seed=None, options=None):

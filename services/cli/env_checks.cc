@@ -81,10 +81,11 @@ absl::StatusOr<env::ConformanceReport> CheckEnv(const config::EnvSettings& setti
                                                 const env::ConformanceOptions& options) {
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<env::MultiAgentEnv> made,
                           config::MakeEnv(settings, registry, nullptr, pool));
-  const absl::Duration ends_at = options.clock->SteadyNow() + options.max_time;
-  const auto check = [&](const config::EnvSettings& of) {
+  const absl::Duration begun = options.clock->SteadyNow();
+  // `share`: of the time, at the end of which it has to be over.
+  const auto check = [&](const config::EnvSettings& of, double share) {
     env::ConformanceOptions rest = options;
-    rest.max_time = ends_at - options.clock->SteadyNow();
+    rest.max_time = begun + share * options.max_time - options.clock->SteadyNow();
     return env::CheckConformance([&] { return config::MakeEnv(of, registry, nullptr, pool); }, rest);
   };
   config::EnvSettings bare = settings;
@@ -93,8 +94,9 @@ absl::StatusOr<env::ConformanceReport> CheckEnv(const config::EnvSettings& setti
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<env::MultiAgentEnv> inner,
                           config::MakeEnv(bare, registry, nullptr, pool));
   const bool wrapped = inner->spec().ToString() != made->spec().ToString();
-  env::ConformanceReport report = check(wrapped ? bare : settings);
-  if (wrapped && report.ok()) report = check(settings);
+  if (!wrapped) return check(settings, 1);
+  env::ConformanceReport report = check(bare, 0.5);
+  if (report.ok()) report = check(settings, 1);
   return report;
 }
 
@@ -116,8 +118,11 @@ std::string AdviceText(const env::ConformanceReport& report) {
     // Where a message says what was expected, it is the advice.
     const bool is_said = line.rule == env::EnvRule::kNoError && absl::StrContains(line.detail, "expected ");
     if (line.ok || is_said) continue;
-    text += absl::StrCat("what to do: ", std::string(env::EnvRuleAdvice(line.rule)), " (",
-                         std::string(env::EnvRuleName(line.rule)), ")\n");
+    const bool is_late = absl::StrContains(line.detail, "did not answer within");
+    text += absl::StrCat("what to do: ",
+                         is_late ? "Look what takes the step so long, or give it more time: env.python.step_timeout_s."
+                                 : std::string(env::EnvRuleAdvice(line.rule)),
+                         " (", std::string(env::EnvRuleName(line.rule)), ")\n");
   }
   return text;
 }

@@ -37,7 +37,8 @@ namespace fs = std::filesystem;
 constexpr int kNumEnvs = 4;
 constexpr absl::Duration kCheckTime = absl::Seconds(20);
 constexpr absl::Duration kPlayTime = absl::Seconds(1);
-constexpr int64_t kMaxPlayed = 1'000'000;  // env steps
+constexpr absl::Duration kLongestPlay = absl::Seconds(15);  // while no episode has ended
+constexpr int64_t kMaxPlayed = 1'000'000;                   // env steps
 
 struct InitFlags : NamedEnv {
   std::string output;
@@ -120,7 +121,8 @@ absl::StatusOr<std::string> EnvYaml(const InitFlags& flags, const config::RunCon
   return Flow(env);
 }
 
-/// Random play: how long episodes are and how fast it is, and whether two agents win what the other loses.
+/// Random play: how long episodes are and how fast it is, and whether two agents win what the other loses, for which an
+/// episode has to end.
 absl::Status Play(const config::EnvSettings& settings, const env::EnvRegistry& registry,
                   const std::shared_ptr<envhost::HostPool>& pool, StarterFacts* facts) {
   std::vector<std::unique_ptr<env::MultiAgentEnv>> environments;
@@ -134,9 +136,11 @@ absl::Status Play(const config::EnvSettings& settings, const env::EnvRegistry& r
   TROUPE_RETURN_IF_ERROR(vector->Reset());
   std::vector<space::ActionWord> actions(vector->action_size());
   const base::Clock& clock = base::Clock::Real();
-  // The first step is not timed: environments compile in it.
-  vector->SampleActions(absl::MakeSpan(actions));
-  TROUPE_RETURN_IF_ERROR(vector->Step(actions));
+  // The first two steps are not timed: environments compile in them.
+  for (int i = 0; i < 2; ++i) {
+    vector->SampleActions(absl::MakeSpan(actions));
+    TROUPE_RETURN_IF_ERROR(vector->Step(actions));
+  }
   const absl::Duration begin = clock.SteadyNow();
   const int64_t untimed = vector->env_steps();
   int64_t episodes = 0, steps = 0, shortest = kMaxPlayed, longest = 0;
@@ -155,7 +159,8 @@ absl::Status Play(const config::EnvSettings& settings, const env::EnvRegistry& r
       facts->no_reward = facts->no_reward &&
                          std::all_of(end.returns.begin(), end.returns.end(), [](double value) { return value == 0; });
     }
-  } while (vector->env_steps() < kMaxPlayed && clock.SteadyNow() - begin < kPlayTime);
+  } while (vector->env_steps() < kMaxPlayed &&
+           clock.SteadyNow() - begin < (episodes == 0 && vector->spec().num_agents() == 2 ? kLongestPlay : kPlayTime));
   facts->no_reward = facts->no_reward && episodes > 0;
   facts->spec = vector->spec();
   facts->zero_sum = facts->spec.num_agents() == 2 && balanced && somebody_won;
@@ -239,9 +244,10 @@ absl::StatusOr<int> Init(InitFlags flags) {
     return 1;
   }
   std::printf("%s: %lld episodes, %s env steps of random play%s (troupe envs check)\n",
-              !report.ok()      ? "warning: a seed does not repeat an episode, training works all the same"
-              : report.complete ? "every rule holds"
-                                : "no rule was broken",
+              !report.ok()            ? "warning: a seed does not repeat an episode, training works all the same"
+              : report.complete       ? "every rule holds"
+              : report.env_steps == 0 ? "warning: no rule was tried"
+                                      : "no rule was broken",
               static_cast<long long>(report.episodes), WithThousands(report.env_steps).c_str(),
               report.complete ? "" : absl::StrCat(" in ", absl::FormatDuration(kCheckTime)).c_str());
   StarterFacts facts;

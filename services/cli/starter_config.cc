@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/log.h"
-#include "lib/config/image_networks.h"
+#include "lib/space/image.h"
 #include "lib/space/observation_leaves.h"
 #include "services/cli/output.h"
 #include <yaml-cpp/yaml.h>
@@ -21,6 +21,11 @@ constexpr size_t kShownSpace = 64;  // in a terminal of 80 columns
 // Half the default: few environments play, and more updates learn in fewer env steps (docs/configuration.md).
 constexpr int64_t kBatchEnvSteps = 2048;
 constexpr int64_t kMostRows = 64'000;
+// Where an environment is slow a batch is played in this time on one core, if that is so many env steps at least; and
+// evaluations in the other.
+constexpr double kBatchSeconds = 20, kEvaluationSeconds = 60;
+constexpr int64_t kLeastBatchEnvSteps = 256;
+constexpr int64_t kEvaluationEpisodes = 100, kLeastEvaluationEpisodes = 5;
 constexpr double kDefaultGamma = 0.99, kLeastGamma = 0.9;
 
 /// "adversary_0" -> "adversary"; an id of digits alone stays.
@@ -53,9 +58,10 @@ const env::AgentSpec& FirstOf(const AgentKind& kind, const env::EnvSpec& spec) {
                        [&](const env::AgentSpec& agent) { return agent.id.value() == kind.agents[0]; });
 }
 
+/// Images that get convolutions without being asked.
 bool SeesImages(const env::EnvSpec& spec) {
   return std::any_of(spec.possible_agents.begin(), spec.possible_agents.end(),
-                     [](const env::AgentSpec& agent) { return config::LooksLikeImage(agent.observation_space); });
+                     [](const env::AgentSpec& agent) { return space::IsImage(agent.observation_space); });
 }
 
 /// The lines of `multi_agent`, and why; empty where one policy for all is the default.
@@ -83,6 +89,13 @@ bool ActsContinuously(const env::AgentSpec& agent) {
                      [](const space::ActionLeaf& leaf) { return leaf.kind == space::ActionLeaf::Kind::kContinuous; });
 }
 
+/// Env steps of a batch; of slow environments fewer.
+int64_t BatchEnvSteps(const StarterFacts& facts) {
+  if (facts.env_steps_per_s <= 0) return kBatchEnvSteps;
+  const auto played = static_cast<int64_t>(facts.env_steps_per_s * kBatchSeconds) / 64 * 64;
+  return std::clamp(played, kLeastBatchEnvSteps, kBatchEnvSteps);
+}
+
 /// The lines of `algorithm`, and why.
 std::string AlgorithmYaml(const StarterFacts& facts) {
   const std::vector<env::AgentSpec>& agents = facts.spec.possible_agents;
@@ -98,11 +111,15 @@ std::string AlgorithmYaml(const StarterFacts& facts) {
     text += line("name", "mappo", "PPO whose critic observes what all agents do; ippo: what its agent does");
   }
   const auto num_agents = static_cast<int64_t>(agents.size());
-  if (num_agents * kBatchEnvSteps > kMostRows) {
+  const int64_t batch = BatchEnvSteps(facts);
+  if (num_agents * batch > kMostRows) {
     const int64_t env_steps = std::max<int64_t>(100, kMostRows / num_agents / 100 * 100);
     text += line("train_batch_size", absl::StrCat(env_steps),
                  absl::StrCat("env steps of an update; of ", num_agents, " agents they are ",
                               WithThousands(env_steps * num_agents), " rows"));
+  } else if (batch < kBatchEnvSteps) {
+    text += line("train_batch_size", absl::StrCat(batch),
+                 absl::StrFormat("env steps of an update; few, as %.0f a second are played", facts.env_steps_per_s));
   } else {
     text += line("train_batch_size", absl::StrCat(kBatchEnvSteps),
                  "env steps of an update; with more, updates are rarer and steadier");
@@ -188,11 +205,20 @@ std::string StarterYaml(const StarterFacts& facts, const std::string& path) {
   if (SeesImages(facts.spec)) {
     text += "model: {encoder: auto}      # images of bytes get convolutions by themselves; conv_filters says others\n";
   }
-  text +=
-      "num_workers: 2              # processes that play; 0: the learner does\n"
-      "num_envs_per_worker: 16     # environments that each of them steps side by side\n"
-      "stop: {env_steps: 1000000}  # or wall_clock: seconds\n"
-      "evaluation: {episodes: 100} # played when training has ended\n";
+  int64_t episodes = kEvaluationEpisodes;
+  if (facts.episode_length > 0 && facts.env_steps_per_s > 0) {
+    const double played = facts.env_steps_per_s * kEvaluationSeconds / facts.episode_length;
+    episodes = static_cast<int64_t>(std::clamp<double>(played, kLeastEvaluationEpisodes, kEvaluationEpisodes));
+  }
+  // Of a small batch each environment still plays some steps on end.
+  const int num_envs = BatchEnvSteps(facts) < kBatchEnvSteps ? 4 : 16;
+  absl::StrAppendFormat(&text,
+                        "num_workers: 2              # processes that play; 0: the learner does\n"
+                        "%-27s # environments that each of them steps side by side\n"
+                        "stop: {env_steps: 1000000}  # or wall_clock: seconds\n"
+                        "%-27s # played when training has ended\n",
+                        absl::StrCat("num_envs_per_worker: ", num_envs),
+                        absl::StrCat("evaluation: {episodes: ", episodes, "}"));
   return text;
 }
 

@@ -1,5 +1,10 @@
 #include "services/cli/starter_config.h"
 
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "lib/config/run_config.h"
 #include <gmock/gmock.h>
@@ -101,6 +106,28 @@ TEST(StarterConfigTest, ImagesGetConvolutionsAndNoCriticOfAllImages) {
                                        Agent("b", "Box(0, 255, [84, 84, 3], uint8)", "Discrete(2)")}));
   EXPECT_THAT(yaml, HasSubstr("model: {encoder: auto}"));
   EXPECT_THAT(yaml, HasSubstr("\n  name: ippo "));
+}
+
+TEST(StarterConfigTest, WhatGetsNoConvolutionsIsNoImage) {
+  for (const char* grid : {"Box(-1, 1, [3, 11, 11])", "Box(0, 1, [11, 11, 3])"}) {
+    const std::string yaml = Read(Facts({Agent("a", grid, "Discrete(2)"), Agent("b", grid, "Discrete(2)")}));
+    EXPECT_THAT(yaml, Not(HasSubstr("encoder")));
+    EXPECT_THAT(yaml, HasSubstr("\n  name: mappo "));
+  }
+}
+
+TEST(StarterConfigTest, SlowEnvironmentsHaveSmallBatchesAndFewEpisodes) {
+  StarterFacts facts = Facts({Agent("a", kThree, "Discrete(2)")});
+  facts.episode_length = 200;
+  for (const auto& [speed, batch, envs, episodes] :
+       {std::tuple(6.0, 256, 4, 5), std::tuple(60.0, 1152, 4, 18), std::tuple(500.0, 2048, 16, 100),
+        std::tuple(0.0, 2048, 16, 100)}) {
+    facts.env_steps_per_s = speed;
+    const std::string yaml = Read(facts);
+    EXPECT_THAT(yaml, HasSubstr(absl::StrCat("\n  train_batch_size: ", batch, " "))) << speed;
+    EXPECT_THAT(yaml, HasSubstr(absl::StrCat("\nnum_envs_per_worker: ", envs, " "))) << speed;
+    EXPECT_THAT(yaml, HasSubstr(absl::StrCat("\nevaluation: {episodes: ", episodes, "} "))) << speed;
+  }
 }
 
 TEST(StarterConfigTest, AKindOfAgentsHasItsPolicy) {

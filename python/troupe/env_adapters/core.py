@@ -195,7 +195,13 @@ class AdapterCore:
         agents = getattr(self._env, "possible_agents", None)
         if agents is None:
             self._reset_env(0)
-            agents = self._env.agents
+            agents = getattr(self._env, "agents", None)
+        if agents is None:
+            raise EnvAdapterError(
+                f"environment {self.name}: {type(self._env).__name__} has methods observation_space and action_space, "
+                f"but says neither before nor after a reset who plays; expected a list possible_agents, or agents, as "
+                f"PettingZoo's ParallelEnv has"
+            )
         return in_order(agents)
 
     def _first_spaces(self) -> list[tuple[Any, Any]]:

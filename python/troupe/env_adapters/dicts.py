@@ -172,7 +172,8 @@ class ParallelAdapter(DictAdapter):
         return limit if isinstance(limit, int) and limit > 0 else 0
 
     def _ends(self, terminated: dict, truncated: Any, infos: dict) -> None:
-        if self._env.agents and not any(terminated.values()) and not (truncated and any(truncated.values())):
+        agents = getattr(self._env, "agents", True)  # without the list the ends of those seen say it
+        if agents and not any(terminated.values()) and not (truncated and any(truncated.values())):
             return
         if truncated is None:
             ended, cut = self._split_dones(terminated, infos)
@@ -181,7 +182,7 @@ class ParallelAdapter(DictAdapter):
         self._end_agents(ended, cut)
         if terminated.get(ALL) or (truncated and truncated.get(ALL)):
             self._end_all(truncated=not terminated.get(ALL))
-        elif not self._env.agents or self._live == 0:
+        elif not agents or self._live == 0:
             self._end_all(truncated=True in self._result.truncated and True not in self._result.terminated)
 
 
