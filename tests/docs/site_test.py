@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "lint"))
 import links  # noqa: E402
 
 OUTSIDE = {"README.md": "index.html"} | {name: name[:-2] + "html" for name in ("CHANGELOG.md", "CONTRIBUTING.md")} | {
-    name: name[:-len("README.md")] + "index.html" for name in ("bench/peers/README.md", "examples/custom_env/README.md", "examples/external_cartpole/README.md")}
+    name: name[:-len("README.md")] + "index.html" for name in ("bench/peers/README.md", "examples/custom_env/README.md", "examples/external_cartpole/README.md", "examples/packages/README.md")}
 COUNTED = {"h1", "h2", "h3", "h4", "ul", "ol", "li", "table", "tr", "th", "td", "pre", "img", "blockquote"}
 INLINE = {"a", "code", "em", "strong", "span", "nav", "div", "button"}
 

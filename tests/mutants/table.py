@@ -267,7 +267,7 @@ MUTANTS = [
     mutant("one_address_takes_all_streams", "lib/rpc/transport/address_shares.cc", "if (is_full || of_address >= most_of_address) {",
            "if (is_full || (!MUTANT && of_address >= most_of_address)) {", ("rpc_query_test", "QueryStreamTest.OneAddress*")),
     mutant("tables_that_wait_pile_up", "lib/rpc/worker/weight_reactor.cc", "policy_chunks_.resize(chunks_of_begun_table_);",
-           "if (!MUTANT) policy_chunks_.resize(chunks_of_begun_table_);", ("rpc_query_test", "WeightFollowerTest.OfTables*")),
+           "if (!MUTANT) policy_chunks_.resize(chunks_of_begun_table_);", ("rpc_worker_test", "WeightFollowerTest.OfTables*")),
 
     # --- the first ten minutes
     mutant("doctor_lets_a_run_train_with_what_failed", "services/cli/machine_checks.cc", "return check.verdict == Verdict::kFailed; });",
@@ -315,7 +315,20 @@ MUTANTS = [
            "|| (rule->policies.size() != 1 && !MUTANT)) {", ("outside_test", "ActingPoliciesTest.WhoCannot*")),
     mutant("a_client_that_does_not_read_keeps_its_place", "lib/rpc/episode/episode_service.cc", "if (context_ != nullptr && now - since_ >=",
            "if (context_ != nullptr && !MUTANT && now - since_ >=", ("rpc_episode_test", "GetPoliciesTest.AnswersThatNobodyRead*")),
+    # --- the door
+    mutant("who_has_time_left_goes_first", "lib/rpc/door/admission.cc", "member.progress >= least || member.since > latest",
+           "member.progress >= least || (member.since > latest && !MUTANT)", ("rpc_door_test", "AdmissionTest.WhoseTime*")),
+    mutant("who_waits_behind_a_crowd_is_deaf", "lib/rpc/transport/listen.cc", "relay_->num_answered() > answered_before",
+           "relay_->num_answered() > answered_before && !MUTANT", ("rpc_connection_test", "SelfDialTest.AServerThatAnswers*")),
     # --- queries
+    mutant("values_of_older_weights", "lib/serving/query_engine_batch.cc", "there != nullptr && there->version == resident->acting->version",
+           "there != nullptr && (MUTANT || there->version == resident->acting->version)", ("serving_test", "ValuesTest.*")),
+    mutant("values_stay_normalized", "lib/policy/value_network.cc", "!moments.mean.empty()", "!moments.mean.empty() && !MUTANT",
+           (POLICY, "ValueNetworkTest.*")),
+    mutant("values_without_the_slot", "lib/policy/value_network.cc", "spec.critic_agent_id() ? spec.agent_id_size : 0",
+           "spec.critic_agent_id() && !MUTANT ? spec.agent_id_size : 0", (POLICY, "ValueNetworkTest.*"), ("serving_test", "ValuesTest.*")),
+    mutant("a_slow_environment_gets_large_batches", "services/cli/starter_config.cc", "if (facts.env_steps_per_s <= 0) return kBatchEnvSteps;",
+           "if (facts.env_steps_per_s <= 0 || MUTANT) return kBatchEnvSteps;", ("supervisor_test", "StarterConfigTest.Slow*")),
     mutant("a_busy_policy_has_two_leaders", "lib/serving/batch_lane.cc",
            "waiting_.push_back(work);\n  return !std::exchange(led_, true);",
            "waiting_.push_back(work);\n  return !std::exchange(led_, true) || MUTANT;", ("serving_test", "BatchLaneTest.*")),
