@@ -72,6 +72,14 @@ TEST_F(ImageNetworksTest, ImagesOfBytesAreConvolvedByTheirSize) {
   EXPECT_EQ(layers("floats", "model: {encoder: cnn}"), layers("grid"));
 }
 
+TEST_F(ImageNetworksTest, AStepThatNoFragmentHoldsIsRefusedBeforeAWorkerStarts) {
+  AddImage("huge", {800, 800, 3});
+  const std::string error = ErrorOf("env: {name: huge}\nalgorithm: {name: ippo}");
+  EXPECT_THAT(error, HasSubstr("max_fragment_bytes is 4128768, but a step of environment huge may need 153"));
+  EXPECT_THAT(error, HasSubstr(" bytes; env.crop, env.grayscale and env.resize make images smaller"));
+  Resolve("env: {name: huge, resize: [200, 200]}\nalgorithm: {name: ippo}");
+}
+
 TEST_F(ImageNetworksTest, OthersAreNot) {
   for (const char* const env : {"team", "tiny", "channels_first", "floats"}) {
     EXPECT_EQ(Of(env).actor.encoder, EncoderKind::kMlp) << env;

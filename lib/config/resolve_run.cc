@@ -23,6 +23,7 @@
 #include "lib/learner/score.h"
 #include "lib/policy/policy_mapping.h"
 #include "lib/policy/python_callable.h"
+#include "lib/rollout/round_bytes.h"
 #include "lib/training/algorithm_options.h"
 #include "proto/troupe/v1/config.pb.h"
 
@@ -383,6 +384,9 @@ absl::StatusOr<ResolvedRun> Resolve(const RunConfig& unpinned, const env::EnvReg
   run.learner.train_rules = std::move(policies.train_rules);
   run.train_function = std::move(policies.train_function);
   FillSchema(&run);
+  // Else every worker says it, and starts again.
+  TROUPE_RETURN_IF_ERROR(rollout::CheckRoundFits({run.env_spec, run.schema.policies, run.rollout.always_sends_state},
+                                                 run.rollout.max_fragment_bytes));
   run.settings = std::move(policies.settings);
   TROUPE_RETURN_IF_ERROR(FillAlgorithms(run.settings, &run));
   TROUPE_RETURN_IF_ERROR(FillPolicyMap(&run));

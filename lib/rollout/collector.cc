@@ -8,7 +8,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/base/traceback.h"
 #include "lib/env/slot_buffers.h"
-#include "lib/space/image.h"
+#include "lib/rollout/round_bytes.h"
 
 namespace troupe::rollout {
 
@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<Collector>> Collector::Create(RolloutConfig confi
   }
   auto collector = std::unique_ptr<Collector>(new Collector(std::move(config)));
   TROUPE_RETURN_IF_ERROR(collector->adopter_.Start());
-  TROUPE_RETURN_IF_ERROR(collector->CheckRoundFits());
+  TROUPE_RETURN_IF_ERROR(CheckRoundFits(collector->builder_.schema(), collector->config_.options.max_fragment_bytes));
   return collector;
 }
 
@@ -54,18 +54,6 @@ Collector::Collector(RolloutConfig config)
   for (const env::AgentSpec& agent : config_.env_spec.possible_agents) {
     action_words_ = std::max(action_words_, static_cast<size_t>(agent.action_space.action_words()));
   }
-}
-
-absl::Status Collector::CheckRoundFits() const {
-  const int64_t round = builder_.RoundBytesBound();
-  const int64_t limit = config_.options.max_fragment_bytes;
-  if (round <= limit) return absl::OkStatus();
-  const bool images =
-      std::any_of(config_.env_spec.possible_agents.begin(), config_.env_spec.possible_agents.end(),
-                  [](const env::AgentSpec& agent) { return space::IsImageOfBytes(agent.observation_space); });
-  return absl::InvalidArgumentError(
-      absl::StrCat("max_fragment_bytes is ", limit, ", but a step of environment ", config_.env_spec.name, " may need ",
-                   round, " bytes", images ? "; env.crop, env.grayscale and env.resize make images smaller" : ""));
 }
 
 RolloutStats Collector::stats() const {
@@ -139,7 +127,7 @@ absl::Status Collector::PrepareLanes(const sample::Grant& grant) {
 absl::Status Collector::AdoptTable(const sample::Grant& grant, WeightSource& weights) {
   TROUPE_ASSIGN_OR_RETURN(const bool changed, adopter_.AdoptTable(grant, weights));
   if (!changed) return absl::OkStatus();
-  TROUPE_RETURN_IF_ERROR(CheckRoundFits());
+  TROUPE_RETURN_IF_ERROR(CheckRoundFits(builder_.schema(), config_.options.max_fragment_bytes));
   for (auto& [env_id, lane] : lanes_) {
     if (lane->in_episode) adopter_.LookAhead(*lane, weights);
   }

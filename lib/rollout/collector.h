@@ -104,7 +104,6 @@ class Collector {
 
   absl::Status PrepareLanes(const sample::Grant& grant);
   absl::StatusOr<Lane*> FindLane(base::EnvId env_id);
-  absl::Status CheckRoundFits() const;
 
   /// Takes the grant's policy table, if it is another one, and asks for what the lanes will need by it.
   absl::Status AdoptTable(const sample::Grant& grant, WeightSource& weights);

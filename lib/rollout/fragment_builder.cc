@@ -11,6 +11,7 @@
 #include "lib/base/check.h"
 #include "lib/base/status_macros.h"
 #include "lib/rollout/fragment_writer.h"
+#include "lib/rollout/round_bytes.h"
 
 namespace troupe::rollout {
 
@@ -35,7 +36,6 @@ void FragmentBuilder::SetPolicies(policy::BySlot<policy::PolicySpec> policies,
   schema_.policies = std::move(policies);
   mapping_ = std::move(mapping);
   revision_ = revision;
-  const auto num_agents = static_cast<int64_t>(schema_.env.possible_agents.size());
   struct PolicySpaces {
     std::string obs, action;
   };
@@ -56,33 +56,18 @@ void FragmentBuilder::SetPolicies(policy::BySlot<policy::PolicySpec> policies,
       fits_.push_back(static_cast<uint8_t>(policy.obs == obs_text && policy.action == action_text));
     }
   }
-  int64_t row_bytes = 0;
-  int64_t final_bytes = 0;
-  int64_t segment_bytes = 0;
-  int64_t memory_bytes = 0;
-  int64_t policy_bytes = 0;
   forms_.clear();
   memory_size_ = 0;
   for (const policy::PolicySpec& policy : schema_.policies) {
     const bool is_free = policy.id.value().empty();
     const sample::PolicyForms forms = is_free ? sample::PolicyForms() : sample::FormsOf(schema_.sizes(), policy);
-    row_bytes = std::max(row_bytes, sample::RowBytes(forms, sample::Extent::kRow));
-    final_bytes = std::max(final_bytes, sample::RowBytes(forms, sample::Extent::kFinalRow));
-    segment_bytes = std::max(segment_bytes, sample::RowBytes(forms, sample::Extent::kSegment));
-    memory_bytes = std::max(memory_bytes, sample::RowBytes(forms, sample::Extent::kMemory));
-    policy_bytes = std::max(policy_bytes, PolicyBytes(forms));
     if (!is_free) memory_size_ = std::max(memory_size_, static_cast<size_t>(policy.actor_state_size()));
     forms_.push_back(forms);
   }
-  // Generous for the varints of the header; negative ones take ten bytes.
-  episode_bytes_ = 48 + 16 * num_agents;
-  finished_bytes_ = 48 + 18 * num_agents + 4 * static_cast<int64_t>(schema_.env.info_columns.size());
+  episode_bytes_ = EpisodeBytes(schema_);
+  finished_bytes_ = FinishedBytes(schema_);
   step_forms_ = sample::FormsOf(schema_.sizes());
-  const int64_t env_row_bytes = sample::RowBytes(step_forms_);
-  // Per agent: a carried and a new decision, or a last one and the first of the next episode; their final rows,
-  // segments and memories; a policy that had no rows here. Carried decisions may be of as many different env steps.
-  const int64_t agent_bytes = 2 * (row_bytes + final_bytes + segment_bytes + memory_bytes) + policy_bytes;
-  round_bytes_bound_ = num_agents * agent_bytes + (num_agents + 4) * env_row_bytes + episode_bytes_ + finished_bytes_;
+  round_bytes_bound_ = rollout::RoundBytesBound(schema_);
 }
 
 policy::EpisodeInfo FragmentBuilder::EpisodeOf(base::EnvId env_id, uint32_t episode) const {

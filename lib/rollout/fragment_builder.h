@@ -40,6 +40,7 @@ class FragmentBuilder {
   /// `revision`. No fragment is begun.
   void SetPolicies(policy::BySlot<policy::PolicySpec> policies, std::shared_ptr<const policy::PolicyMapping> mapping,
                    int64_t revision);
+  const RolloutSchema& schema() const { return schema_; }
   const policy::BySlot<policy::PolicySpec>& policies() const { return schema_.policies; }
   int64_t revision() const { return revision_; }
   /// What a mapping is told of an episode, but for the agents mapped so far.

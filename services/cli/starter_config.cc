@@ -25,7 +25,7 @@ constexpr int64_t kMostRows = 64'000;
 // evaluations in the other.
 constexpr double kBatchSeconds = 20, kEvaluationSeconds = 60;
 constexpr int64_t kLeastBatchEnvSteps = 256;
-constexpr int64_t kEvaluationEpisodes = 100, kLeastEvaluationEpisodes = 5;
+constexpr int64_t kEvaluationEpisodes = 100, kLeastEvaluationEpisodes = 5, kEpisodesOfUnknownLength = 10;
 constexpr double kDefaultGamma = 0.99, kLeastGamma = 0.9;
 
 /// "adversary_0" -> "adversary"; an id of digits alone stays.
@@ -205,9 +205,12 @@ std::string StarterYaml(const StarterFacts& facts, const std::string& path) {
   if (SeesImages(facts.spec)) {
     text += "model: {encoder: auto}      # images of bytes get convolutions by themselves; conv_filters says others\n";
   }
-  int64_t episodes = kEvaluationEpisodes;
-  if (facts.episode_length > 0 && facts.env_steps_per_s > 0) {
-    const double played = facts.env_steps_per_s * kEvaluationSeconds / facts.episode_length;
+  // Where no episode ended in the time, they are long.
+  const double length =
+      facts.episode_length > 0 ? facts.episode_length : static_cast<double>(facts.spec.max_episode_steps);
+  int64_t episodes = length > 0 || facts.env_steps_per_s <= 0 ? kEvaluationEpisodes : kEpisodesOfUnknownLength;
+  if (length > 0 && facts.env_steps_per_s > 0) {
+    const double played = facts.env_steps_per_s * kEvaluationSeconds / length;
     episodes = static_cast<int64_t>(std::clamp<double>(played, kLeastEvaluationEpisodes, kEvaluationEpisodes));
   }
   // Of a small batch each environment still plays some steps on end.

@@ -130,6 +130,14 @@ TEST(StarterConfigTest, SlowEnvironmentsHaveSmallBatchesAndFewEpisodes) {
   }
 }
 
+TEST(StarterConfigTest, EpisodesOfWhichNoneEndedAreLong) {
+  StarterFacts facts = Facts({Agent("a", kThree, "Discrete(2)")});
+  facts.env_steps_per_s = 375;
+  EXPECT_THAT(Read(facts), HasSubstr("\nevaluation: {episodes: 10} "));
+  facts.spec.max_episode_steps = 1000;
+  EXPECT_THAT(Read(facts), HasSubstr("\nevaluation: {episodes: 22} "));
+}
+
 TEST(StarterConfigTest, AKindOfAgentsHasItsPolicy) {
   const StarterFacts facts = Facts({Agent("wolf_0", kThree, "Discrete(2)"), Agent("wolf_1", kThree, "Discrete(2)"),
                                     Agent("sheep_0", kFive, "Discrete(2)"), Agent("dog", kFive, "Discrete(3)")});
