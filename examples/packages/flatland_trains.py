@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 
 class Sees(ObservationBuilder):
-    """Of a train: its state, where it looks, and how far its target is if it left its cell in each direction."""
+    """A train's state, where it looks, and how far its target is from each neighbouring cell."""
 
     def get_observation_space(self, handle=0):
         return spaces.Box(0, 1, (15,), np.float32)

@@ -233,7 +233,7 @@ class SourceWithValues final : public WeightSource {
   int loads_ = 0;
 };
 
-/// What the value network of `version` says of the rows.
+/// The values that the network of `version` gives the rows.
 std::vector<float> ValuesOf(const PolicySpec& spec, const OwnedRows& rows, int64_t version) {
   const PolicySpec network = *policy::ValueNetworkOf(spec);
   auto critic = *inference::Actor::Create(network, 1);

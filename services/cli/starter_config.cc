@@ -213,7 +213,7 @@ std::string StarterYaml(const StarterFacts& facts, const std::string& path) {
     const double played = facts.env_steps_per_s * kEvaluationSeconds / length;
     episodes = static_cast<int64_t>(std::clamp<double>(played, kLeastEvaluationEpisodes, kEvaluationEpisodes));
   }
-  // Of a small batch each environment still plays some steps on end.
+  // Fewer environments, so that each plays some steps of a small batch on end.
   const int num_envs = BatchEnvSteps(facts) < kBatchEnvSteps ? 4 : 16;
   absl::StrAppendFormat(&text,
                         "num_workers: 2              # processes that play; 0: the learner does\n"

@@ -184,7 +184,7 @@ class ServeTest(harness.ServingTestCase):
             self.assertIn(words, done.stderr)
 
     def check_values(self, client, latest):
-        """What the critic says, of the newest weights and of a label's, beside its definition; the value targets are normalized."""
+        """Values of the newest weights and of a label's beside the critic's definition; the value targets are normalized."""
         for version, folder in (("latest", "latest"), ("start", "400")):
             tensors = networks.read_policies(self.path("runs/run/checkpoints", folder))
             self.assertIn("left/value.mean", tensors)

@@ -39,8 +39,8 @@ TEST(SelfDialTest, ALivingProcessThatDoesNotAcceptIsFoundOut) {
   EXPECT_EQ(DialSelf(deaf->address(), &peers, absl::Milliseconds(50)).code(), absl::StatusCode::kDeadlineExceeded);
 }
 
-// Who waits behind a crowd that is answered is not at a deaf port. A newcomer that greets and asks nothing keeps its
-// place at gRPC for 50 ms while others wait, and there are 128 such places.
+// A port that answers a crowd is not deaf for the one who waits behind it. A newcomer that greets and asks nothing
+// keeps its place at gRPC for 50 ms while others wait, and there are 128 such places.
 TEST(SelfDialTest, AServerThatAnswersACrowdIsNotDeaf) {
   const auto server = QueryServer::Start({"127.0.0.1:0"}, {}, nullptr);
   ASSERT_TRUE(server.ok()) << server.status();
