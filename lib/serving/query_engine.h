@@ -92,7 +92,7 @@ class QueryEngine final : public ActionQueries {
   absl::Status SetWeights(policy::WeightSnapshotPtr weights);
 
   /// As SetWeights, with weights that `source` has: they are read when the policy is asked, at most once a version.
-  /// What it says then is the query's answer. `weights`: they were read already.
+  /// Its error then is the query's answer. `weights`: they were read already.
   absl::Status SetSource(const policy::PolicyId& id, policy::WeightVersion version,
                          std::shared_ptr<WeightSource> source, policy::WeightSnapshotPtr weights = nullptr);
   /// `weights` stand under `label`, by policy id, in the place of what stood there; none: the label is gone. Queries

@@ -71,8 +71,8 @@ class Admission {
   int64_t num_newcomers() const { return newcomers_.size(); }
   int64_t num_unserved() const { return unserved_.size(); }
   bool unserved_full() const { return num_unserved() >= limits_.unserved; }
-  /// Who would have to go of those that gRPC has without a valid call: one that it has had since `latest` or before, or
-  /// else the one that it has had for the longest time. nullopt: nobody is there.
+  /// The one who would have to go of those that gRPC has without a valid call: one that it has had since `latest` or
+  /// before, or else the one that it has had for the longest time. nullopt: nobody is there.
   std::optional<int64_t> FirstUnservedToGo(absl::Duration latest) const { return unserved_.FirstToGo(nullptr, latest); }
 
  private:

@@ -44,7 +44,7 @@ class ListeningServer {
   /// As given, with the port that port 0 became.
   const std::vector<std::string>& addresses() const { return addresses_; }
   bool serving() const { return server_ != nullptr; }
-  /// Whether each of its addresses still answers, see rpc::DialSelf. RESOURCE_EXHAUSTED as well where newcomers are
+  /// OK if each of its addresses still answers, see rpc::DialSelf. RESOURCE_EXHAUSTED as well where newcomers are
   /// turned away for want of descriptors, or where others were answered and the dial waited behind them. One thread at
   /// a time, not after Shutdown. Blocks at most `timeout` for each.
   absl::Status DialSelf(absl::Duration timeout) const;
