@@ -162,10 +162,10 @@ class Checker {
         if (options_.on_episode) options_.on_episode(report_);
       }
     }
-    report_.complete = report_.complete && report_.episodes == int64_t{options_.num_envs} * options_.episodes;
+    report_.complete = report_.complete && report_.episodes() == int64_t{options_.num_envs} * options_.episodes;
     for (ConformanceLine& line : report_.lines) {
       if (line.ok && line.tried) {
-        line.detail = absl::StrCat(report_.episodes, " episodes, ", report_.env_steps, " env steps");
+        line.detail = absl::StrCat(report_.episodes(), " episodes, ", report_.env_steps, " env steps");
       }
     }
     return std::move(report_);
@@ -201,6 +201,7 @@ class Checker {
     if (HasMask(one.spec())) Tried({EnvRule::kActionMask});
     if (one.spec().state_kind != StateKind::kNone) Tried({EnvRule::kState});
     int64_t steps = 0;
+    std::vector<double> returns(one.spec().possible_agents.size());
     while (true) {
       const std::string difference = compares ? Difference(one.buffers(), two.buffers()) : "";
       if (!difference.empty()) {
@@ -225,10 +226,15 @@ class Checker {
       if (!Note(one.Step(one.rows())) || (compares && !Note(two.Step(one.rows())))) return false;
       Tried({EnvRule::kActions, EnvRule::kReward, EnvRule::kDeterminism});
       ++steps;
+      for (size_t slot = 0; slot < returns.size(); ++slot) {
+        const float reward = one.buffers().rewards()[slot];
+        returns[slot] += reward;
+        report_.got_reward = report_.got_reward || reward != 0;
+      }
     }
     Tried({EnvRule::kDone, EnvRule::kEpisodeEnd});
-    ++report_.episodes;
     report_.env_steps += steps;
+    report_.ended.push_back({steps, std::move(returns)});
     if (one.env().missing_all_count() > missing_all_) {
       missing_all_ = one.env().missing_all_count();
       Break(EnvRule::kEpisodeEnd, absl::StrCat("env ", seed.env_id.value(), ", episode ", seed.episode, ", step ",
@@ -290,7 +296,8 @@ std::string ConformanceReport::ToString() const {
                                     std::string(EnvRuleDescription(line.rule))),
                     line.ok ? "" : absl::StrCat(": ", line.detail), "\n");
   }
-  absl::StrAppend(&text, "played ", episodes, " episodes, ", env_steps, " env steps, ", agent_steps, " agent steps\n");
+  absl::StrAppend(&text, "played ", episodes(), " episodes, ", env_steps, " env steps, ", agent_steps,
+                  " agent steps\n");
   return text;
 }
 

@@ -42,13 +42,21 @@ struct ConformanceLine {
   std::string detail;  ///< the first error, or what was looked at
 };
 
+/// An episode that was played to its end.
+struct PlayedEpisode {
+  int64_t env_steps = 0;
+  std::vector<double> returns;  ///< by slot of an agent
+};
+
 struct ConformanceReport {
   std::vector<ConformanceLine> lines;  ///< one per EnvRule, in order
-  bool complete = false;               ///< every episode was played to its end
-  int64_t episodes = 0;
+  std::vector<PlayedEpisode> ended;
+  bool complete = false;  ///< every episode was played to its end
   int64_t env_steps = 0;
   int64_t agent_steps = 0;
+  bool got_reward = false;  ///< somebody got another reward than 0, in whatever was played
 
+  int64_t episodes() const { return static_cast<int64_t>(ended.size()); }
   bool ok() const { return first_broken() == nullptr; }
   /// The first rule in order that is broken; null when all hold.
   const ConformanceLine* first_broken() const;

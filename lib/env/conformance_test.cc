@@ -46,9 +46,27 @@ TEST(ConformanceTest, AGoodEnvironmentPassesEveryRule) {
   const ConformanceReport report = Check(SmallSpec(1), [] { return Good; }, {.num_envs = 2, .episodes = 3});
   EXPECT_TRUE(report.ok()) << report.ToString();
   EXPECT_EQ(report.lines.size(), std::size(kEnvRules));
-  EXPECT_EQ(report.episodes, 6);
+  EXPECT_EQ(report.episodes(), 6);
   EXPECT_EQ(report.env_steps, 30);
   EXPECT_EQ(report.agent_steps, 30);
+  EXPECT_FALSE(report.got_reward);
+}
+
+TEST(ConformanceTest, SaysHowLongItsEpisodesWereAndWhatTheyReturned) {
+  const ConformanceReport report = Check(SmallSpec(2),
+                                         [] {
+                                           return [](int64_t t, ActionRows, StepWriter& out) {
+                                             if (t > 0) out.AddReward(AgentSlot(1), -0.5F);
+                                             for (int32_t slot = 0; slot < 2; ++slot) ObserveAs(out, slot, 0);
+                                             if (t == 3) out.TerminateAll();
+                                             return absl::OkStatus();
+                                           };
+                                         },
+                                         {.num_envs = 1, .episodes = 2});
+  ASSERT_EQ(report.ended.size(), 2U) << report.ToString();
+  EXPECT_EQ(report.ended[1].env_steps, 3);
+  EXPECT_THAT(report.ended[1].returns, ::testing::ElementsAre(0, -1.5));
+  EXPECT_TRUE(report.got_reward);
 }
 
 TEST(ConformanceTest, FindsStateThatOutlivesTheEpisode) {
@@ -127,7 +145,7 @@ TEST(ConformanceTest, EndsWhenItsTimeIsOver) {
       SmallSpec(1), [&slow] { return ScriptedEnv::Script(slow); }, options);
   EXPECT_TRUE(report.ok()) << report.ToString();
   EXPECT_FALSE(report.complete);
-  EXPECT_EQ(report.episodes, 0);
+  EXPECT_EQ(report.episodes(), 0);
   EXPECT_GT(report.env_steps, 10) << "two instances take 0.2 s a step";
   EXPECT_LT(report.env_steps, 26);
   EXPECT_GE(told.size(), 4u);
@@ -154,7 +172,7 @@ TEST(ConformanceTest, GoesOnAfterABrokenRuleWhereAsked) {
   EXPECT_THAT(told, ::testing::UnorderedElementsAre(EnvRule::kReward, EnvRule::kObservationValue)) << all.ToString();
   EXPECT_NE(DetailOf(all, EnvRule::kReward), "");
   EXPECT_NE(DetailOf(all, EnvRule::kObservationValue), "");
-  EXPECT_GT(all.episodes, 0) << "those without a fault were played to their end";
+  EXPECT_GT(all.episodes(), 0) << "those without a fault were played to their end";
 }
 
 TEST(ConformanceTest, WhatMayDifferIsPlayedToItsEndUnderTheOtherRules) {
@@ -175,7 +193,7 @@ TEST(ConformanceTest, WhatMayDifferIsPlayedToItsEndUnderTheOtherRules) {
   EXPECT_EQ(good.first_broken_but(EnvRule::kDeterminism), nullptr) << good.ToString();
   EXPECT_NE(DetailOf(good, EnvRule::kDeterminism), "");
   EXPECT_TRUE(good.complete);
-  EXPECT_EQ(good.episodes, 6);
+  EXPECT_EQ(good.episodes(), 6);
   EXPECT_NE(DetailOf(check(std::numeric_limits<float>::quiet_NaN()), EnvRule::kReward), "");
 }
 
@@ -185,7 +203,7 @@ TEST(ConformanceTest, OneThatTimeCutsBetweenEpisodesIsNotComplete) {
   options.on_episode = [&](const ConformanceReport&) { clock.Advance(absl::Seconds(1)); };
   const ConformanceReport report = Check(
       SmallSpec(1), [] { return Good; }, options);
-  EXPECT_EQ(report.episodes, 1);
+  EXPECT_EQ(report.episodes(), 1);
   EXPECT_FALSE(report.complete);
 }
 

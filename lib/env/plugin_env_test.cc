@@ -68,7 +68,7 @@ TEST(PluginEnvTest, AWholeEnvironmentKeepsTheContract) {
   EXPECT_EQ(plugin->entries()[0].description, "everything an environment can give");
   const ConformanceReport report = CheckConformance([&] { return plugin->Make("whole", EnvArgs()); });
   EXPECT_TRUE(report.ok()) << report.ToString();
-  EXPECT_EQ(report.env_steps, 5 * report.episodes);
+  EXPECT_EQ(report.env_steps, 5 * report.episodes());
 }
 
 TEST(PluginEnvTest, EverythingThatItGivesArrives) {

@@ -63,7 +63,7 @@ void SayAsItGoes(const std::string& recognized_as, env::ConformanceOptions* opti
     const absl::Duration now = base::Clock::Real().SteadyNow();
     if (now - said < absl::Seconds(1)) return;
     said = now;
-    std::printf("%lld of %lld episodes, %s env steps\n", static_cast<long long>(played.episodes),
+    std::printf("%lld of %lld episodes, %s env steps\n", static_cast<long long>(played.episodes()),
                 static_cast<long long>(all), WithThousands(played.env_steps).c_str());
     std::fflush(stdout);
   };

@@ -87,7 +87,7 @@ absl::StatusOr<int> Check(const EnvFlags& flags) {
     Json out = {{"name", flags.name},
                 {"ok", report.ok()},
                 {"rules", rules},
-                {"episodes", report.episodes},
+                {"episodes", report.episodes()},
                 {"env_steps", report.env_steps}};
     out["recognized_as"] = recognized_as.empty() ? Json(nullptr) : Json(recognized_as);
     if (broken != nullptr) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <numeric>
 
@@ -37,8 +38,7 @@ namespace fs = std::filesystem;
 constexpr int kNumEnvs = 4;
 constexpr absl::Duration kCheckTime = absl::Seconds(20);
 constexpr absl::Duration kPlayTime = absl::Seconds(1);
-constexpr absl::Duration kLongestPlay = absl::Seconds(15);  // while no episode has ended
-constexpr int64_t kMaxPlayed = 1'000'000;                   // env steps
+constexpr double kSameReturn = 1e-6;
 
 struct InitFlags : NamedEnv {
   std::string output;
@@ -121,10 +121,34 @@ absl::StatusOr<std::string> EnvYaml(const InitFlags& flags, const config::RunCon
   return Flow(env);
 }
 
-/// Random play: how long episodes are and how fast it is, and whether two agents win what the other loses, for which an
-/// episode has to end.
-absl::Status Play(const config::EnvSettings& settings, const env::EnvRegistry& registry,
-                  const std::shared_ptr<envhost::HostPool>& pool, StarterFacts* facts) {
+absl::StatusOr<env::EnvSpec> SpecOf(const config::EnvSettings& settings, const env::EnvRegistry& registry,
+                                    const std::shared_ptr<envhost::HostPool>& pool) {
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<env::MultiAgentEnv> made,
+                          config::MakeEnv(settings, registry, nullptr, pool));
+  return made->spec();
+}
+
+/// What the check's episodes of random play show.
+void TakeEpisodes(const env::ConformanceReport& report, StarterFacts* facts) {
+  int64_t shortest = std::numeric_limits<int64_t>::max(), longest = 0, steps = 0;
+  bool balanced = true;
+  for (const env::PlayedEpisode& episode : report.ended) {
+    steps += episode.env_steps;
+    shortest = std::min(shortest, episode.env_steps);
+    longest = std::max(longest, episode.env_steps);
+    balanced = balanced && std::abs(std::accumulate(episode.returns.begin(), episode.returns.end(), 0.0)) < kSameReturn;
+  }
+  facts->no_reward = report.env_steps > 0 && !report.got_reward;
+  facts->takes_turns = facts->spec.num_agents() > 1 && report.agent_steps == report.env_steps;
+  facts->zero_sum = facts->spec.num_agents() == 2 && balanced && report.got_reward && report.episodes() > 0;
+  facts->fixed_length = report.episodes() > 1 && shortest == longest;
+  if (report.episodes() > 0)
+    facts->episode_length = static_cast<double>(steps) / static_cast<double>(report.episodes());
+}
+
+/// How fast random play is.
+absl::StatusOr<double> EnvStepsPerSecond(const config::EnvSettings& settings, const env::EnvRegistry& registry,
+                                         const std::shared_ptr<envhost::HostPool>& pool) {
   std::vector<std::unique_ptr<env::MultiAgentEnv>> environments;
   for (int i = 0; i < kNumEnvs; ++i) {
     TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<env::MultiAgentEnv> made,
@@ -143,32 +167,11 @@ absl::Status Play(const config::EnvSettings& settings, const env::EnvRegistry& r
   }
   const absl::Duration begin = clock.SteadyNow();
   const int64_t untimed = vector->env_steps();
-  int64_t episodes = 0, steps = 0, shortest = kMaxPlayed, longest = 0;
-  facts->no_reward = true;
-  bool balanced = true, somebody_won = false;
   do {
     vector->SampleActions(absl::MakeSpan(actions));
     TROUPE_RETURN_IF_ERROR(vector->Step(actions));
-    for (const env::VectorEnv::EpisodeEnd& end : vector->finished()) {
-      ++episodes;
-      steps += end.length;
-      shortest = std::min<int64_t>(shortest, end.length);
-      longest = std::max<int64_t>(longest, end.length);
-      balanced = balanced && std::abs(std::accumulate(end.returns.begin(), end.returns.end(), 0.0)) < 1e-6;
-      somebody_won = somebody_won || end.returns[0] != 0;
-      facts->no_reward = facts->no_reward &&
-                         std::all_of(end.returns.begin(), end.returns.end(), [](double value) { return value == 0; });
-    }
-  } while (vector->env_steps() < kMaxPlayed &&
-           clock.SteadyNow() - begin < (episodes == 0 && vector->spec().num_agents() == 2 ? kLongestPlay : kPlayTime));
-  facts->no_reward = facts->no_reward && episodes > 0;
-  facts->spec = vector->spec();
-  facts->zero_sum = facts->spec.num_agents() == 2 && balanced && somebody_won;
-  facts->fixed_length = episodes >= kNumEnvs && shortest == longest;
-  if (episodes > 0) facts->episode_length = static_cast<double>(steps) / static_cast<double>(episodes);
-  facts->env_steps_per_s = static_cast<double>(vector->env_steps() - untimed) /
-                           std::max(1e-9, absl::ToDoubleSeconds(clock.SteadyNow() - begin));
-  return absl::OkStatus();
+  } while (clock.SteadyNow() - begin < kPlayTime);
+  return static_cast<double>(vector->env_steps() - untimed) / absl::ToDoubleSeconds(clock.SteadyNow() - begin);
 }
 
 /// The environment as a command line names it.
@@ -229,14 +232,27 @@ absl::StatusOr<int> Init(InitFlags flags) {
   std::error_code error;
   if (!flags.force && fs::exists(path, error)) return IsThere(path);
   const env::EnvRegistry registry = AllEnvs();
-  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, ConfigOf(flags));
-  TROUPE_ASSIGN_OR_RETURN(const config::EnvSettings settings, config::EnvSettingsOf(config));
+  TROUPE_ASSIGN_OR_RETURN(config::RunConfig config, ConfigOf(flags));
+  TROUPE_ASSIGN_OR_RETURN(config::EnvSettings settings, config::EnvSettingsOf(config));
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<envhost::HostPool> pool, config::MakeHostPool(settings));
+  StarterFacts facts;
+  facts.spelled = flags.name;
+  TROUPE_ASSIGN_OR_RETURN(facts.spec, SpecOf(settings, registry, pool));
+  const bool is_told = !settings.wrappers.resize.empty() || settings.wrappers.grayscale;
+  const std::vector<std::string> smaller = is_told ? std::vector<std::string>() : SmallerImages(facts.spec);
+  if (!smaller.empty()) {
+    facts.shrinks_images = true;
+    flags.overrides.insert(flags.overrides.end(), smaller.begin(), smaller.end());
+    TROUPE_ASSIGN_OR_RETURN(config, ConfigOf(flags));
+    TROUPE_ASSIGN_OR_RETURN(settings, config::EnvSettingsOf(config));
+    TROUPE_ASSIGN_OR_RETURN(facts.spec, SpecOf(settings, registry, pool));
+  }
   env::ConformanceOptions options;
-  TROUPE_ASSIGN_OR_RETURN(const std::string recognized_as, RecognizedAs(settings, registry, pool));
+
   options.max_time = kCheckTime;
   options.may_differ = true;  // training needs no episode twice
-  SayAsItGoes(recognized_as, &options);
+  SayAsItGoes(pool == nullptr ? "" : pool->recognized_as(), &options);
+  if (!smaller.empty()) std::printf("its images are large, added: %s\n", absl::StrJoin(smaller, ", ").c_str());
   TROUPE_ASSIGN_OR_RETURN(const env::ConformanceReport report, CheckEnv(settings, registry, pool, options));
   if (report.first_broken_but(env::EnvRule::kDeterminism) != nullptr) {
     std::printf("%s%s is not written\n  check     %s envs check %s\n", AdviceText(report).c_str(), path.c_str(),
@@ -248,11 +264,10 @@ absl::StatusOr<int> Init(InitFlags flags) {
               : report.complete       ? "every rule holds"
               : report.env_steps == 0 ? "warning: no rule was tried"
                                       : "no rule was broken",
-              static_cast<long long>(report.episodes), WithThousands(report.env_steps).c_str(),
+              static_cast<long long>(report.episodes()), WithThousands(report.env_steps).c_str(),
               report.complete ? "" : absl::StrCat(" in ", absl::FormatDuration(kCheckTime)).c_str());
-  StarterFacts facts;
-  facts.spelled = flags.name;
-  TROUPE_RETURN_IF_ERROR(Play(settings, registry, pool, &facts));
+  TakeEpisodes(report, &facts);
+  TROUPE_ASSIGN_OR_RETURN(facts.env_steps_per_s, EnvStepsPerSecond(settings, registry, pool));
   const fs::path folder = fs::absolute(path, error).parent_path();
   TROUPE_ASSIGN_OR_RETURN(facts.env_yaml, EnvYaml(flags, config, folder));
   std::fputs(FactsText(facts).c_str(), stdout);

@@ -26,6 +26,8 @@ constexpr int64_t kMostRows = 64'000;
 constexpr double kBatchSeconds = 20, kEvaluationSeconds = 60;
 constexpr int64_t kLeastBatchEnvSteps = 256;
 constexpr int64_t kEvaluationEpisodes = 100, kLeastEvaluationEpisodes = 5, kEpisodesOfUnknownLength = 10;
+// Pixels of the longer side: larger images become as small as those of Atari's games do in other libraries.
+constexpr int64_t kLargeImage = 128, kSmallImage = 84;
 constexpr double kDefaultGamma = 0.99, kLeastGamma = 0.9;
 
 /// "adversary_0" -> "adversary"; an id of digits alone stays.
@@ -58,6 +60,11 @@ const env::AgentSpec& FirstOf(const AgentKind& kind, const env::EnvSpec& spec) {
                        [&](const env::AgentSpec& agent) { return agent.id.value() == kind.agents[0]; });
 }
 
+/// Two agents that are taken for opponents.
+bool AreOpponents(const StarterFacts& facts) {
+  return facts.zero_sum || (facts.no_reward && facts.takes_turns && facts.spec.num_agents() == 2);
+}
+
 /// Images that get convolutions without being asked.
 bool SeesImages(const env::EnvSpec& spec) {
   return std::any_of(spec.possible_agents.begin(), spec.possible_agents.end(),
@@ -68,6 +75,12 @@ bool SeesImages(const env::EnvSpec& spec) {
 std::string PoliciesYaml(const StarterFacts& facts, const std::vector<AgentKind>& kinds) {
   if (facts.zero_sum)
     return "multi_agent: {policy_mapping: per_agent}   # one wins what the other loses: two policies\n";
+  if (AreOpponents(facts)) {
+    return "# Two agents that take turns, and random play got no reward: they are taken for opponents. If they are a "
+           "team,\n"
+           "# take mappo, and leave this line out.\n"
+           "multi_agent: {policy_mapping: per_agent}\n";
+  }
   if (kinds.size() < 2) {
     if (!facts.no_reward || facts.spec.num_agents() < 2) return "";
     return "# Random play got no reward. If one agent wins what another loses, take ippo, and a policy for each:\n"
@@ -105,7 +118,7 @@ std::string AlgorithmYaml(const StarterFacts& facts) {
   std::string text = "algorithm:\n";
   if (agents.size() == 1) {
     text += line("name", "ppo", "or a2c");
-  } else if (facts.zero_sum || SeesImages(facts.spec)) {
+  } else if (AreOpponents(facts) || SeesImages(facts.spec)) {
     text += line("name", "ippo", "PPO, whose critic observes what its agent does");
   } else {
     text += line("name", "mappo", "PPO whose critic observes what all agents do; ippo: what its agent does");
@@ -180,6 +193,26 @@ std::vector<AgentKind> AgentKinds(const env::EnvSpec& spec) {
   return kinds;
 }
 
+std::vector<std::string> SmallerImages(const env::EnvSpec& spec) {
+  int64_t longest = 0;
+  bool colored = true;
+  for (const env::AgentSpec& agent : spec.possible_agents) {
+    if (!space::IsImage(agent.observation_space)) return {};
+    const space::ImageExtent image = space::ImageOf(agent.observation_space);
+    longest = std::max({longest, image.height, image.width});
+    colored = colored && image.channels == 3;
+  }
+  if (longest <= kLargeImage) return {};
+  const space::ImageExtent image = space::ImageOf(spec.possible_agents[0].observation_space);
+  const auto scaled = [longest](int64_t extent) {
+    return std::max(space::kMinImageExtent, (extent * kSmallImage + longest / 2) / longest);
+  };
+  std::vector<std::string> keys;
+  if (colored) keys.push_back("env.grayscale=true");
+  keys.push_back(absl::StrCat("env.resize=[", scaled(image.height), ", ", scaled(image.width), "]"));
+  return keys;
+}
+
 std::string FactsText(const StarterFacts& facts) {
   std::string text;
   for (const AgentKind& kind : AgentKinds(facts.spec)) {
@@ -191,7 +224,7 @@ std::string FactsText(const StarterFacts& facts) {
   if (facts.episode_length > 0) {
     absl::StrAppendFormat(&text, "episodes of %.1f env steps", facts.episode_length);
   } else {
-    text += "no episode ended in the random play that was timed";
+    text += "no episode of random play ended";
   }
   return text + absl::StrFormat(", %s env steps/s with random actions on one core\n",
                                 WithThousands(static_cast<int64_t>(facts.env_steps_per_s)));
@@ -201,6 +234,7 @@ std::string StarterYaml(const StarterFacts& facts, const std::string& path) {
   const std::vector<AgentKind> kinds = AgentKinds(facts.spec);
   std::string text = absl::StrCat("# ", base::LogSafe(facts.spelled), ", as `troupe init` found it.\n#   troupe train ",
                                   base::LogSafe(path), "\n# Every key with its default: troupe config defaults\n");
+  if (facts.shrinks_images) text += "# Its images are large; gray and smaller ones train much faster.\n";
   absl::StrAppend(&text, "env: ", facts.env_yaml, "\n", AlgorithmYaml(facts), PoliciesYaml(facts, kinds));
   if (SeesImages(facts.spec)) {
     text += "model: {encoder: auto}      # images of bytes get convolutions by themselves; conv_filters says others\n";

@@ -33,6 +33,7 @@ StarterFacts Facts(std::vector<env::AgentSpec> agents) {
 }
 
 constexpr char kThree[] = "Box(-1, 1, [3])";
+constexpr char kAction[] = "Discrete(2)";
 constexpr char kFive[] = "Box(-1, 1, [5])";
 
 /// Whether a configuration can be read from it; what it does with an environment e2e_first_minutes_test shows.
@@ -67,6 +68,35 @@ TEST(StarterConfigTest, WithoutARewardItSaysWhatItCouldNotSee) {
   EXPECT_THAT(Read(facts), Not(HasSubstr("no reward")));
   facts.no_reward = true;
   EXPECT_THAT(Read(facts), HasSubstr("\n# Random play got no reward. If one agent wins what another loses, take ippo"));
+}
+
+TEST(StarterConfigTest, TwoThatTakeTurnsWithoutARewardAreOpponents) {
+  StarterFacts facts = Facts({Agent("white", kThree, "Discrete(2)"), Agent("black", kThree, "Discrete(2)")});
+  facts.takes_turns = true;
+  EXPECT_THAT(Read(facts), Not(HasSubstr("multi_agent"))) << "a reward would have shown whether they are";
+  facts.no_reward = true;
+  const std::string yaml = Read(facts);
+  EXPECT_THAT(yaml, HasSubstr("\nmulti_agent: {policy_mapping: per_agent}\n"));
+  EXPECT_THAT(yaml, HasSubstr("\n  name: ippo "));
+  facts.spec.possible_agents.push_back(Agent("third", kThree, "Discrete(2)"));
+  EXPECT_THAT(Read(facts), Not(HasSubstr("\nmulti_agent")));
+}
+
+TEST(StarterConfigTest, LargeImagesBecomeGrayAndSmall) {
+  const auto keys = [](const std::vector<std::string>& spaces) {
+    std::vector<env::AgentSpec> agents;
+    for (const std::string& space : spaces) agents.push_back(Agent(absl::StrCat("a", agents.size()), space, kAction));
+    return SmallerImages(Facts(agents).spec);
+  };
+  const std::string pong = "Box(0, 255, [280, 480, 3], uint8)";
+  EXPECT_THAT(keys({pong, pong}), ElementsAre("env.grayscale=true", "env.resize=[49, 84]"));
+  EXPECT_THAT(keys({"Box(0, 255, [457, 20, 1], uint8)"}), ElementsAre("env.resize=[84, 10]")) << "gray, and narrow";
+  EXPECT_THAT(keys({"Box(0, 255, [128, 128, 3], uint8)"}), ElementsAre()) << "small enough";
+  EXPECT_THAT(keys({pong, kThree}), ElementsAre()) << "somebody observes no image";
+  StarterFacts facts = Facts({Agent("a", "Box(0, 255, [49, 84, 1], uint8)", kAction)});
+  EXPECT_THAT(Read(facts), Not(HasSubstr("images are large")));
+  facts.shrinks_images = true;
+  EXPECT_THAT(Read(facts), HasSubstr("\n# Its images are large; gray and smaller ones train much faster.\nenv: "));
 }
 
 TEST(StarterConfigTest, ManyAgentsHaveFewerEnvStepsABatch) {
@@ -172,7 +202,7 @@ TEST(StarterConfigTest, FactsAreTold) {
   facts.env_steps_per_s = 12345.6;
   EXPECT_EQ(FactsText(facts),
             "2 agents: a_0, a_1\n  observations  Box(-1, 1, [3])\n  actions       Discrete(2), some masked\n"
-            "no episode ended in the random play that was timed, 12,345 env steps/s with random actions on one core\n");
+            "no episode of random play ended, 12,345 env steps/s with random actions on one core\n");
   facts.episode_length = 25;
   EXPECT_THAT(FactsText(facts), HasSubstr("\nepisodes of 25.0 env steps, 12,345 env steps/s"));
 }

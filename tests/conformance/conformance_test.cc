@@ -40,7 +40,7 @@ TEST(ConformanceTest, EveryRegisteredEnvironmentWithItsDefaults) {
     for (const uint64_t seed : {0, 1, 12345}) {
       const env::ConformanceReport report = Check({entry.name, {}}, {.seed = seed, .num_envs = 6, .episodes = 10});
       EXPECT_TRUE(report.ok()) << entry.name << ", seed " << seed << "\n" << report.ToString();
-      EXPECT_EQ(report.episodes, 60);
+      EXPECT_EQ(report.episodes(), 60);
     }
   }
 }
@@ -62,7 +62,7 @@ TEST(ConformanceTest, EveryRegisteredEnvironmentBehindWrappers) {
     const env::ConformanceReport report = env::CheckConformance(make);
     EXPECT_TRUE(report.ok()) << entry.name << "\n" << report.ToString();
     EXPECT_GT(report.env_steps, 0);
-    EXPECT_LE(report.env_steps, 5 * report.episodes) << entry.name;
+    EXPECT_LE(report.env_steps, 5 * report.episodes()) << entry.name;
   }
 }
 

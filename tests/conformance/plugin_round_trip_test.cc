@@ -62,7 +62,7 @@ TEST(PluginRoundTripTest, EveryEnvironmentIsTheSameThroughTheBorder) {
     for (const uint64_t seed : {0, 77}) {
       const env::ConformanceReport report = Compare(entry.name, {}, seed);
       EXPECT_TRUE(report.ok()) << entry.name << "\n" << report.ToString();
-      EXPECT_EQ(report.episodes, 18) << entry.name;
+      EXPECT_EQ(report.episodes(), 18) << entry.name;
     }
   }
 }
