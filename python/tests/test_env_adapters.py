@@ -2,6 +2,7 @@
 what bad input says.
 """
 
+import collections
 import importlib.util
 import os
 import sys
@@ -19,7 +20,7 @@ if HAVE_NUMPY:
 
     from troupe.env_adapters import EnvAdapterError
     from troupe.env_adapters.recognize import adapt
-    from troupe.env_adapters.spaces import SpaceCodec, SpaceError
+    from troupe.env_adapters.spaces import SpaceCodec, SpaceError, to_text
 
 NO = {"a": False, "b": False}
 
@@ -232,7 +233,7 @@ class ParallelTest(unittest.TestCase):
         ]
         lacking = Parallel([first])
         del lacking.spaces["b"]
-        cases.append((lacking, "agent b: its spaces are missing .KeyError: 'b'"))
+        cases.append((lacking, "agent b: its action space is missing .KeyError: 'b'"))
         for env, message in cases:
             with self.subTest(message):
                 self.assertRaisesRegex(EnvAdapterError, message, adapt, "x", env)
@@ -287,7 +288,33 @@ class ParallelTest(unittest.TestCase):
         self.assertEqual(len(adapt("x", env).description.agents), 2)
         never = Late([{"a": obs(1), "b": obs(2)}])
         never.known, never.reset = False, lambda seed=None: 1 / 0
-        self.assertRaisesRegex(EnvAdapterError, "agent a: its spaces are missing .*'size'", adapt, "x", never)
+        self.assertRaisesRegex(EnvAdapterError, "agent a: its observation space is missing .*'size'", adapt, "x", never)
+
+    def test_a_first_observation_says_what_no_space_does(self):
+        class Bare(Parallel):
+            def observation_space(self, agent):
+                return self.observation_spaces[agent]  # as PettingZoo's base class: there are none
+
+        env = Bare([{"a": np.zeros((2, 3)), "b": np.zeros((4, 5, 1), np.uint8)}])
+        with self.assertWarnsRegex(UserWarning, r"agent a declares no observation space: .* Box\(-inf, inf, \[2, 3\]\)"):
+            adapter = adapt("x", env)
+        self.assertEqual(
+            [to_text(agent.observation_space) for agent in adapter.description.agents],
+            ["Box(-inf, inf, [2, 3])", "Box(0, 255, [4, 5, 1], uint8)"],
+        )
+        adapter.reset(1)
+        for first in ({"a": "text", "b": obs(2)}, {"a": obs(1)}):
+            agent = "a" if len(first) == 2 else "b"
+            with self.subTest(first), self.assertRaisesRegex(EnvAdapterError, f"agent {agent}: its observation space is missing .AttributeError"):
+                adapt("x", Bare([first]))
+
+    def test_spaces_named_otherwise(self):
+        """crafter's, without Gym."""
+        BoxSpace = collections.namedtuple("BoxSpace", "low, high, shape, dtype")
+        DiscreteSpace = collections.namedtuple("DiscreteSpace", "n")
+        env = Parallel([{"a": obs(1), "b": obs(2)}], space=BoxSpace(-9, 9, (1,), np.float32), action=DiscreteSpace(4))
+        agent = adapt("x", env).description.agents[0]
+        self.assertEqual((to_text(agent.observation_space), to_text(agent.action_space)), ("Box(-9, 9, [1])", "Discrete(4)"))
 
     def test_spaces_that_change(self):
         env = Parallel([{"a": obs(1), "b": obs(2)}])

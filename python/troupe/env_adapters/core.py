@@ -128,9 +128,9 @@ class AdapterCore:
     # Making.
 
     def _set_agents(
-        self, keys: Iterable[Hashable], space_of: Callable[[Hashable], tuple[Any, Any]], take_state: bool = True
+        self, keys: Iterable[Hashable], space_of: Callable[[str, Hashable], Any], take_state: bool = True
     ) -> None:
-        """`space_of` gives the observation and action space of one of `keys`, agents or pools of them; asked again at
+        """`space_of` gives the "observation" or "action" space of one of `keys`, agents or pools of them; asked again at
         every reset, since they must not change.
         """
         self._pools = AgentPools(self.name, list(keys), getattr(self._env, "pool_sizes", None))
@@ -150,6 +150,7 @@ class AdapterCore:
                 )
             texts[text] = key
         self._space_of = space_of
+        self._observed_spaces: dict[Hashable, Any] = {}  # of agents that declare none
         self._take_state = take_state
         self._raw_spaces = self._first_spaces()
         self._views, self._action_spaces = [], []
@@ -205,27 +206,51 @@ class AdapterCore:
         return in_order(agents)
 
     def _first_spaces(self) -> list[tuple[Any, Any]]:
-        """The agents' spaces. Some environments know them after a reset only."""
+        """The agents' spaces. Some environments know them after a reset only, and some declare none of what they observe:
+        then the first observation says it, where it is an array of numbers.
+        """
         try:
             return [self._spaces_of(key) for key in self._declared]
         except EnvAdapterError as missing:
             try:
-                self._reset_env(0)
+                returned = self._reset_env(0)
             except Exception:
                 raise missing from None
-            return [self._spaces_of(key) for key in self._declared]
+        observations = returned[0] if isinstance(returned, tuple) and returned else returned
+        for key in self._declared:
+            value = observations.get(key) if isinstance(observations, dict) else None
+            if isinstance(value, np.ndarray) and _shape_of_numbers(value) and self._found_space("observation", key) is None:
+                self._observed_spaces[key] = spaces.Box(value)
+        found = [self._spaces_of(key) for key in self._declared]
+        if self._observed_spaces:
+            key, space = next(iter(self._observed_spaces.items()))
+            self.warn(
+                "spaces",
+                f"agent {key} declares no observation space: its first observation makes it "
+                f"{spaces.to_text(spaces.describe(space))}",
+            )
+        return found
+
+    def _found_space(self, what: str, key: Hashable) -> Any:
+        try:
+            return self._space_of(what, key)
+        except (KeyError, AttributeError, IndexError):
+            return None
 
     def _spaces_of(self, key: Hashable) -> tuple[Any, Any]:
-        try:
-            observation, action = self._space_of(key)
-        except (KeyError, AttributeError, IndexError) as e:
-            raise EnvAdapterError(
-                f"environment {self.name}, agent {key}: its spaces are missing ({type(e).__name__}: {e})"
-            ) from e
-        for what, space in (("observation", observation), ("action", action)):
+        found = []
+        for what in ("observation", "action"):
+            space, why = None, ""
+            try:
+                space = self._space_of(what, key)
+            except (KeyError, AttributeError, IndexError) as e:
+                why = f" ({type(e).__name__}: {e})"
+            if space is None and what == "observation":
+                space = self._observed_spaces.get(key)
             if space is None:
-                raise EnvAdapterError(f"environment {self.name}, agent {key}: its {what} space is missing")
-        return observation, action
+                raise EnvAdapterError(f"environment {self.name}, agent {key}: its {what} space is missing{why}")
+            found.append(space)
+        return found[0], found[1]
 
     def _described(self, key: Hashable, what: str, make: Callable[[], Any]) -> Any:
         try:

@@ -164,7 +164,7 @@ class ParallelAdapter(DictAdapter):
 
     def __init__(self, name: str, env: Any, global_state: bool = True):
         super().__init__(name, env, global_state)
-        self._set_agents(self._possible_agents(), lambda key: (env.observation_space(key), env.action_space(key)))
+        self._set_agents(self._possible_agents(), lambda what, key: getattr(env, f"{what}_space")(key))
         self._probe()
 
     def _max_episode_steps(self) -> int:

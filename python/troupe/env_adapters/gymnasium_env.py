@@ -28,7 +28,7 @@ class GymnasiumAdapter(AdapterCore):
         count = tuples_of_one_length(env.observation_space, env.action_space)
         if count > 1:
             self._several = f"its spaces are Tuples of {count}: with an attribute n_agents it has {count} agents"
-        self._set_agents(["agent_0"], lambda key: (env.observation_space, env.action_space), take_state=False)
+        self._set_agents(["agent_0"], lambda what, key: getattr(env, f"{what}_space"), take_state=False)
         self._probe()
 
     def _max_episode_steps(self) -> int:
@@ -79,7 +79,7 @@ class ListAdapter(AdapterCore):
         self.usual_form = "list" if self._as_list else "tuple"
         keys = [f"agent_{i}" for i in range(len(env.action_space))]
         place = {key: i for i, key in enumerate(keys)}
-        self._set_agents(keys, lambda key: (env.observation_space[place[key]], env.action_space[place[key]]))
+        self._set_agents(keys, lambda what, key: getattr(env, f"{what}_space")[place[key]])
         self._probe()
 
     def _max_episode_steps(self) -> int:

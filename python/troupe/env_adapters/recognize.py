@@ -145,7 +145,7 @@ def _agents_of_reset(name: str, env: Any) -> list | None:
     return list(observations) if isinstance(observations, dict) and observations else None
 
 
-def _rllib_spaces(env: Any, agents: list) -> Callable[[Hashable], tuple[Any, Any]]:
+def _rllib_spaces(env: Any, agents: list) -> Callable[[str, Hashable], Any]:
     def space_of(what: str, key: Hashable) -> Any:
         own = _children(getattr(env, f"{what}_spaces", None))
         if own is not None and key in own:
@@ -163,4 +163,4 @@ def _rllib_spaces(env: Any, agents: list) -> Callable[[Hashable], tuple[Any, Any
             return get(key)
         return space
 
-    return lambda key: (space_of("observation", key), space_of("action", key))
+    return space_of

@@ -48,11 +48,22 @@ class SpaceError(ValueError):
     """A space that cannot be described, or a value that does not fit its space."""
 
 
+class Box:
+    """The space of an array of numbers, for environments that declare none: bytes, or floats without bounds."""
+
+    def __init__(self, observation: np.ndarray):
+        of_bytes = observation.dtype == _UINT8
+        self.shape, self.dtype = observation.shape, _UINT8 if of_bytes else _FLOAT32
+        self.low, self.high = (0, 255) if of_bytes else (-np.inf, np.inf)
+
+
 def kind(space: Any) -> Optional[str]:
-    """ "Box", "Discrete", … of a space object; None when it is none of these."""
+    """ "Box", "Discrete", … of a space object; None when it is none of these. A class BoxSpace is a Box, too."""
     for cls in type(space).__mro__:
-        if cls.__name__ in _KINDS:
-            return cls.__name__
+        name = cls.__name__
+        name = name[: -len("Space")] if name.endswith("Space") else name
+        if name in _KINDS:
+            return name
     return None
 
 
