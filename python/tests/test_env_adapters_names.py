@@ -174,7 +174,7 @@ class NameTest(unittest.TestCase):
             ("troupe_test_mine:os.system", {"command": "touch " + marker}, "os of module troupe_test_mine is the module os"),
             ("troupe_test_mine:xml.dom.getDOMImplementation", {}, "xml of module troupe_test_mine is the module xml"),
             ("troupe_test_mine:fake_envs.os.system", {"command": "touch " + marker}, "expected fake_envs:os"),
-            ("troupe_test_mine:Lent.reset", {}, "Lent of module troupe_test_mine is of fake_envs.Gym"),
+            ("troupe_test_mine:Lent.reset", {}, "Lent of module troupe_test_mine is of fake_envs.Gym, expected .* or fake_envs:Gym.reset$"),
             ("troupe_test_mine:make_env.__globals__", {}, "'__globals__' is Python's own"),
             ("troupe_test_mine:make_env.partial", {}, "make_env of module troupe_test_mine is of builtins.function"),
             ("troupe_test_mine:Holder.__subclasses__", {}, "'__subclasses__' is Python's own"),

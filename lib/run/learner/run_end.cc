@@ -67,8 +67,10 @@ absl::Status RunEnd::Tell() {
   if (!unsaved.empty()) return absl::DataLossError(absl::StrCat("the last checkpoint was not written: ", unsaved));
   TROUPE_RETURN_IF_ERROR(told);
   if (kind_ == learner::StepOutcome::Kind::kEnvsFailed) {
-    return absl::AbortedError(absl::StrCat(summary_.reason, "; --resume ", summary_.directory, " goes on from ",
-                                           deps_.updates->env_steps(), " env steps"));
+    const int64_t env_steps = deps_.updates->env_steps();
+    return absl::AbortedError(
+        absl::StrCat(summary_.reason, "; --resume ", summary_.directory,
+                     env_steps == 0 ? " begins again" : absl::StrCat(" goes on from ", env_steps, " env steps")));
   }
   if (kind_ == learner::StepOutcome::Kind::kNothingTrained) {
     return absl::AbortedError(absl::StrCat(summary_.reason, "; a resume cannot change these keys: --warm-start ",

@@ -169,9 +169,10 @@ def _stay_inside(what: str, module: Any, through: str, part: str, found: Any) ->
         )
     owner = found if inspect.isclass(found) else type(found)
     if owner.__module__ != module.__name__:
+        own = f"{owner.__module__}:{owner.__qualname__}.{part}" if found is owner else "an object of one"
         raise EnvAdapterError(
             f"{what}: {through} of module {module.__name__} is of {owner.__module__}.{owner.__qualname__}, expected a "
-            f"class that the module defines, or an object of one, before a dot"
+            f"class that the module defines before a dot, or {own}"
         )
 
 
