@@ -332,9 +332,9 @@ TEST_F(ResolveRunTest, BatchSmallerThanOneStepOfEveryEnvironment) {
 
 TEST_F(ResolveRunTest, BudgetThatCannotHoldTheBatches) {
   const std::string error = ErrorOf("env: {name: team}\nlearner: {ingest_budget_bytes: 1048576}");
-  // Two workers' fragments of 4 MiB, and 4000 env steps of at most 365 bytes: the learner's own bounds.
+  // Two workers' fragments of 4 MiB, and 4000 env steps of at most 401 bytes: the learner's own bounds.
   EXPECT_EQ(error.substr(0, 84),
-            "run.yaml:2:32: learner.ingest_budget_bytes: got 1048576, expected at least 9944608 f");
+            "run.yaml:2:32: learner.ingest_budget_bytes: got 1048576, expected at least 9992608 f");
 }
 
 TEST_F(ResolveRunTest, MaskWithAContinuousAction) {

@@ -95,6 +95,7 @@ void Accounting::BookBatch(absl::Span<const BatchFate> fates) {
     const auto book = [&fate](RowCounters& counters) {
       counters.queued -= fate.trained + fate.aged + fate.evicted;
       counters.trained += fate.trained;
+      counters.waited += fate.waited;
       counters.dropped += fate.aged + fate.evicted;
       counters.aged += fate.aged;
     };
@@ -112,14 +113,14 @@ void Accounting::BookBatch(absl::Span<const BatchFate> fates) {
 void Accounting::BookGivenUp(absl::Span<const BatchFate> fates) {
   std::vector<BatchFate> given_up;
   for (const BatchFate& fate : fates) {
-    given_up.push_back({fate.policy, 0, fate.aged, fate.trained + fate.evicted, 0});
+    given_up.push_back({.policy = fate.policy, .aged = fate.aged, .evicted = fate.trained + fate.evicted});
   }
   BookBatch(given_up);
 }
 
 void Accounting::BookEvicted(absl::Span<const PolicyRowCount> rows) {
   std::vector<BatchFate> fates;
-  for (const PolicyRowCount& count : rows) fates.push_back({count.policy, 0, 0, count.rows, 0});
+  for (const PolicyRowCount& count : rows) fates.push_back({.policy = count.policy, .evicted = count.rows});
   BookBatch(fates);
 }
 
@@ -180,11 +181,15 @@ void Accounting::BookGap(uint64_t fragments, bool restarted) {
 
 absl::Status CheckConservation(const RowCounters& rows) {
   for (const int64_t counter : {rows.received, rows.accepted, rows.duplicate, rows.stale, rows.invalid, rows.trained,
-                                rows.queued, rows.dropped, rows.rolled_back, rows.aged}) {
+                                rows.queued, rows.dropped, rows.rolled_back, rows.aged, rows.waited}) {
     if (counter < 0) return absl::InternalError(absl::StrCat("row accounting: a counter is ", counter));
   }
   if (rows.aged > rows.dropped) {
     return absl::InternalError(absl::StrCat("row accounting: aged ", rows.aged, ", but dropped in all ", rows.dropped));
+  }
+  if (rows.waited > rows.trained) {
+    return absl::InternalError(
+        absl::StrCat("row accounting: waited ", rows.waited, ", but trained in all ", rows.trained));
   }
   const int64_t fates = rows.accepted + rows.duplicate + rows.stale + rows.invalid;
   if (rows.received != fates) {

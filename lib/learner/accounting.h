@@ -57,6 +57,7 @@ struct RowBooks {
 struct BatchFate {
   policy::PolicySlot policy;
   int64_t trained = 0;  ///< for the first time
+  int64_t waited = 0;   ///< of `trained`
   int64_t aged = 0;
   int64_t evicted = 0;
   int64_t uses = 0;

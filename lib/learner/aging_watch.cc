@@ -5,6 +5,15 @@
 #include "absl/strings/str_cat.h"
 
 namespace troupe::learner {
+namespace {
+
+std::string Cause(const LearnerOptions& options) {
+  return absl::StrCat("clients decided with older weights than algorithm.max_policy_lag (", options.max_policy_lag,
+                      ") allows. Let them take new weights more often",
+                      options.max_policy_lag == 0 ? ", or set algorithm.max_policy_lag: 1" : "");
+}
+
+}  // namespace
 
 void AgingWatch::Add(const Assembly& assembly, const policy::PolicyTable& table) {
   if (policies_.size() < table.num_slots()) policies_.resize(table.num_slots());
@@ -13,7 +22,6 @@ void AgingWatch::Add(const Assembly& assembly, const policy::PolicyTable& table)
     policies_[count.policy].update.all += count.rows;
     policies_[count.policy].update.aged += count.rows;
   }
-  for (const PolicyRowCount& count : assembly.aged_by_one) policies_[count.policy].update.aged_by_one += count.rows;
   for (const policy::PolicySlot slot : policies_.ids()) {
     Policy& policy = policies_[slot];
     const policy::PolicyEntry* const entry = table.Find(slot);
@@ -35,7 +43,6 @@ void AgingWatch::Judge(const policy::PolicyId& id, Policy& policy) {
     ++rows->updates;
     rows->all += update.all;
     rows->aged += update.aged;
-    rows->aged_by_one += update.aged_by_one;
   };
   if (policy.update.aged < policy.update.all) policy.lost = Rows();
   if (policy.update.aged == policy.update.all) add(&policy.lost);
@@ -45,26 +52,15 @@ void AgingWatch::Judge(const policy::PolicyId& id, Policy& policy) {
     policy.losing.clear();
     if (rows.aged * kOneIn > rows.all) {
       policy.losing = absl::StrCat("policy \"", id.value(), "\" lost ", rows.aged, " of its last ", rows.all,
-                                   " rows: the outcome of a decision came after the decision's batch. ", Remedy(rows));
+                                   " rows: ", Cause(options_));
       if (!policy.named) news_.push_back(policy.losing);
       policy.named = true;
     }
   }
   if (policy.lost.updates == kUpdates && !end_.has_value()) {
     end_ = absl::StrCat("policy \"", id.value(), "\" trains on nothing: all its ", policy.lost.all, " rows of ",
-                        kUpdates, " updates were dropped, since the outcome of each decision came after the ",
-                        "decision's batch. ", Remedy(policy.lost));
+                        kUpdates, " updates were dropped, since ", Cause(options_));
   }
-}
-
-std::string AgingWatch::Remedy(const Rows& rows) const {
-  std::string text = "Set ";
-  if (!options_.complete_episodes) absl::StrAppend(&text, "batch_mode: complete_episodes, or ");
-  if (options_.max_policy_lag == 0 && rows.aged_by_one == rows.aged) {
-    absl::StrAppend(&text, "algorithm.max_policy_lag: 1, or ");
-  }
-  return absl::StrCat(text, "a larger algorithm.train_batch_size (", options_.train_batch_size,
-                      "), or fewer environments (", options_.num_envs, ")");
 }
 
 std::vector<std::string> AgingWatch::Losing() const {

@@ -11,9 +11,9 @@
 
 namespace troupe::learner {
 
-/// Watches which policies lose rows because they are too old at assembly (Assembly::aged): the outcome of a decision
-/// came after the batch of the decision had ended. Judges each policy that trains, by updates that have rows of it;
-/// other updates do not count. Made and owned by UpdateCycle, confined to the update thread.
+/// Watches which policies lose rows because they are too old at assembly (Assembly::aged): clients made the decisions
+/// by themselves, with weights older than max_policy_lag allows. Judges each policy that trains, by updates that have
+/// rows of it; other updates do not count. Made and owned by UpdateCycle, confined to the update thread.
 class AgingWatch {
  public:
   /// A policy is judged once for so many updates with rows of it, and the run ends after so many in which it lost all.
@@ -42,7 +42,6 @@ class AgingWatch {
     int64_t updates = 0;
     int64_t all = 0;
     int64_t aged = 0;
-    int64_t aged_by_one = 0;
   };
   struct Policy {
     int64_t since = -1;  ///< revision that brought it
@@ -54,7 +53,6 @@ class AgingWatch {
   };
 
   void Judge(const policy::PolicyId& id, Policy& policy);
-  std::string Remedy(const Rows& rows) const;
 
   const LearnerOptions& options_;
   policy::BySlot<Policy> policies_;

@@ -270,11 +270,13 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
         const int64_t lag = iteration - (rows.version.n - words[sample::kSegmentVersionLag]);
         gather.cursor.push_back(-1);
         gather.final_place.push_back(-1);
-        if (lag > options_.max_policy_lag) {
-          tally.Age(rows.policy, counts[s], lag - options_.max_policy_lag);
+        const bool is_old = lag > options_.max_policy_lag;
+        if (is_old && words[sample::kSegmentWaited] == 0) {
+          tally.Age(rows.policy, counts[s]);
           continue;
         }
         tally.Keep(rows.policy, counts[s], lag);
+        if (is_old) tally.Wait(rows.policy, counts[s], lag);
         const sample::EpisodeEntry& episode = fragment.episodes[words[sample::kSegmentEpisode]];
         const int32_t final_row = words[sample::kSegmentFinalRow];
         gather.segments.push_back(
@@ -293,7 +295,8 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
   }
   assembly_.trained = tally.kept();
   assembly_.aged = tally.aged();
-  assembly_.aged_by_one = tally.aged_by_one();
+  assembly_.waited = tally.waited();
+  assembly_.waited_ages = tally.waited_ages();
   assembly_.replaced = tally.replaced();
   assembly_.mean_lag = tally.mean_lag();
 }

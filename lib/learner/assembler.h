@@ -9,6 +9,7 @@
 #include "lib/learner/column_gather.h"
 #include "lib/learner/joint_step_builder.h"
 #include "lib/learner/learner_options.h"
+#include "lib/learner/row_ages.h"
 #include "lib/learner/sequences.h"
 #include "lib/learner/step_index.h"
 #include "lib/learner/train_batch.h"
@@ -25,11 +26,12 @@ namespace troupe::learner {
 struct Assembly {
   TrainBatch batch;
   // Rows by policy, ascending; policies without such rows are left out.
-  std::vector<PolicyRowCount> trained;      ///< in the batch
-  std::vector<PolicyRowCount> aged;         ///< dropped: made with weights older than max_policy_lag allows
-  std::vector<PolicyRowCount> aged_by_one;  ///< of `aged`: with weights one version too old
-  std::vector<PolicyRowCount> replaced;     ///< dropped: of a policy that was replaced
-  double mean_lag = 0;  ///< of the rows in the batch: iteration minus the version they were made with
+  std::vector<PolicyRowCount> trained;   ///< in the batch
+  std::vector<PolicyRowCount> waited;    ///< of `trained`: older than max_policy_lag, as their outcome came so late
+  std::vector<PolicyRowCount> aged;      ///< dropped: made with weights older than max_policy_lag allows
+  std::vector<PolicyRowCount> replaced;  ///< dropped: of a policy that was replaced
+  RowAges waited_ages = {};              ///< of `waited`
+  double mean_lag = 0;                   ///< of the rows in the batch: iteration minus the version they were made with
 };
 
 /// Makes the train batch of an iteration from its fragments: gathers the rows of each policy by segment, with one copy,
@@ -38,7 +40,8 @@ struct Assembly {
 ///
 /// The order is (env id, episode, slot, step), whatever the order of arrival. A segment that was cut by the end of a
 /// fragment is joined to the one that goes on where it stopped, if that is in the same batch; its final row is dropped
-/// then. Rows made with weights older than iteration - max_policy_lag (carried over a cut) are left out and counted.
+/// then. Rows made with weights older than iteration - max_policy_lag are left out and counted, but those that waited
+/// for their outcome (kSegmentWaited), which are trained on and counted.
 /// Segments of a policy that remembers are joined only where the agent's decisions go on, too, as an honest worker's
 /// do: so no sequence is longer than sequence_length.
 ///

@@ -61,6 +61,7 @@ struct Piece {
   int32_t rows = 0;
   int32_t version_lag = 0;
   SegmentEnd end = SegmentEnd::kCut;
+  bool waited = false;
 };
 
 /// A fragment of these pieces, each a segment. Decision d was made at step d - `late`.
@@ -78,7 +79,7 @@ MultiAgentBatchPtr PiecesOf(const BatchSchema& schema, const std::vector<Piece>&
   }
   builder.header().num_env_steps = static_cast<int64_t>(env_rows.size());
   for (const Piece& piece : pieces) {
-    const int segment = builder.AddSegment(0, 0, base::AgentSlot(0), piece.version_lag);
+    const int segment = builder.AddSegment(0, 0, base::AgentSlot(0), piece.version_lag, piece.waited);
     sample::RowValues values;
     values.actions.resize(1);
     values.decision = piece.first_decision;
@@ -160,6 +161,23 @@ TEST(AssemblerSequencesTest, ACarriedRowIsJoinedOrLeftOut) {
   EXPECT_EQ(fresh.aged[0].rows, 1);
   EXPECT_EQ(fresh.batch.policies[0].obs.row(0)[0], 6) << "the row that the sequence begins with";
   EXPECT_TRUE(refuses.Assemble({before, after}, 8).batch.policies.empty()) << "all too old";
+}
+
+// Decision 5 waited for its outcome while the policy became two versions newer: it is trained on, whatever the lag.
+TEST(AssemblerSequencesTest, ARowThatWaitedIsTrainedOnHoweverOldItIs) {
+  const BatchSchema schema = GruSchema();
+  const Piece waited{.first_decision = 5, .rows = 1, .version_lag = 3, .waited = true};
+  const MultiAgentBatchPtr batch = PiecesOf(schema, {waited, {6, 4}}, /*version=*/7);
+  Assembler assembler(schema, {.max_policy_lag = 1});
+  const Assembly& assembly = assembler.Assemble({batch}, 7);
+  EXPECT_EQ(assembly.batch.policies[0].obs.row(0)[0], 5);
+  EXPECT_EQ(assembly.trained[0].rows, 5);
+  ASSERT_EQ(assembly.waited.size(), 1u);
+  EXPECT_EQ(assembly.waited[0].rows, 1);
+  EXPECT_THAT(assembly.waited_ages.Filled(), ElementsAre(std::pair<int64_t, int64_t>(2, 1))) << "of 2 to 3 versions";
+  EXPECT_TRUE(assembly.aged.empty());
+  Assembler takes(schema, {.max_policy_lag = 3});
+  EXPECT_TRUE(takes.Assemble({batch}, 7).waited.empty()) << "no older than others may be";
 }
 
 // No honest worker's decisions do not go on; without this a sequence could be as long as a batch.

@@ -51,7 +51,7 @@ std::vector<LaneCoverage> Cover(const MultiAgentBatch& batch) {
   return lanes;
 }
 
-/// Agent steps in segments that are older than `max_policy_lag`.
+/// Agent steps in segments that are older than `max_policy_lag` and did not wait for their outcome.
 int64_t OldAgentSteps(const MultiAgentBatch& batch, int64_t max_policy_lag) {
   int64_t old = 0;
   std::vector<uint8_t> is_old;
@@ -61,7 +61,8 @@ int64_t OldAgentSteps(const MultiAgentBatch& batch, int64_t max_policy_lag) {
     is_old.assign(static_cast<size_t>(rows.num_segments), 0);
     bool any = false;
     for (size_t s = 0; s < is_old.size(); ++s) {
-      is_old[s] = words[s * sample::kSegmentFields + sample::kSegmentVersionLag] > allowed_lag ? 1 : 0;
+      const int32_t* const segment = &words[s * sample::kSegmentFields];
+      is_old[s] = segment[sample::kSegmentVersionLag] > allowed_lag && segment[sample::kSegmentWaited] == 0 ? 1 : 0;
       any = any || is_old[s] != 0;
     }
     if (!any) continue;

@@ -27,7 +27,9 @@ struct RowCounters {
   int64_t queued = 0;       ///< accepted, waiting for their update
   int64_t dropped = 0;      ///< accepted, but not trained on: aged, or let go
   int64_t rolled_back = 0;  ///< accepted or trained after the checkpoint that a restart went back to
-  int64_t aged = 0;         ///< of `dropped`: too old at assembly. Checkpoints of earlier versions do not know it
+  // Checkpoints of earlier versions do not know these:
+  int64_t aged = 0;    ///< of `dropped`: too old at assembly
+  int64_t waited = 0;  ///< of `trained`: older than others may be, since they waited for their outcome
 };
 
 /// One environment's place in its sequence of episodes.

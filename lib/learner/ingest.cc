@@ -157,7 +157,8 @@ Selection Ingest::Select(size_t feed) {
 }
 
 std::vector<BatchFate> Ingest::Release(size_t feed, const Selection& selection, absl::Span<const PolicyRowCount> aged,
-                                       absl::Span<const PolicyRowCount> replaced) {
+                                       absl::Span<const PolicyRowCount> replaced,
+                                       absl::Span<const PolicyRowCount> waited) {
   std::map<policy::PolicySlot, BatchFate> fates;
   for (const Pick& pick : selection.picks) {
     const auto mark = [&](const SegmentRange& range) {
@@ -188,6 +189,10 @@ std::vector<BatchFate> Ingest::Release(size_t feed, const Selection& selection, 
   };
   drop(aged, &BatchFate::aged);
   drop(replaced, &BatchFate::evicted);
+  for (const PolicyRowCount& count : waited) {
+    const auto found = fates.find(count.policy);
+    if (found != fates.end()) found->second.waited = std::min(count.rows, found->second.trained);
+  }
   for (const Pick& pick : selection.picks) {
     LetGo(*pick.fragment);
     if (!pick.last) continue;

@@ -57,10 +57,12 @@ class Ingest {
   /// What its next batch is made of. Only while one is ready. The bytes stay charged until Release.
   Selection Select(size_t feed);
   /// The selection has been copied: what nobody keeps is charged no longer; it is the caller's to destroy, without the
-  /// lock. `aged`, `replaced`: rows that the assembler dropped (Assembly). What that means for the groups that the
-  /// source feeds, and for rows of no group: to be booked once the batch has been trained on or given up.
+  /// lock. `aged`, `replaced`: rows that the assembler dropped, `waited`: of those that it kept (Assembly). What that
+  /// means for the groups that the source feeds, and for rows of no group: to be booked once the batch has been trained
+  /// on or given up.
   std::vector<BatchFate> Release(size_t feed, const Selection& selection, absl::Span<const PolicyRowCount> aged,
-                                 absl::Span<const PolicyRowCount> replaced = {});
+                                 absl::Span<const PolicyRowCount> replaced = {},
+                                 absl::Span<const PolicyRowCount> waited = {});
   /// Fragments that sources let go of since the last call, to be destroyed without the lock.
   std::vector<KeptFragmentPtr> TakeLetGo();
   /// Whether a fragment that a source keeps has rows of the policy.

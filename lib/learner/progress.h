@@ -11,6 +11,7 @@
 #include "lib/learner/accounting.h"
 #include "lib/learner/checkpoint.h"
 #include "lib/learner/episode_stats.h"
+#include "lib/learner/row_ages.h"
 #include "lib/learner/trainer.h"
 #include "lib/policy/policy_table.h"
 #include "lib/sample/env_report.h"
@@ -47,6 +48,7 @@ struct ProgressRecord {
   double policy_lag = 0;                                     ///< mean over the update's rows
   int32_t workers = 0;                                       ///< connected
   RowCounters rows;
+  RowAges waited_ages;                      ///< of `rows.waited`, in this learner epoch
   policy::BySlot<RowCounters> policy_rows;  ///< in this learner epoch
   std::vector<std::string> losing_rows;     ///< AgingWatch::Losing
   /// By learn group, ascending id; in this learner epoch. nullptr before the first update.

@@ -32,8 +32,11 @@ void ReportProgress(const ProgressRecord& record, base::MetricSink* sink) {
   const std::pair<const char*, int64_t> counters[] = {
       {"received", record.rows.received}, {"accepted", record.rows.accepted}, {"duplicate", record.rows.duplicate},
       {"stale", record.rows.stale},       {"invalid", record.rows.invalid},   {"trained", record.rows.trained},
-      {"dropped", record.rows.dropped},   {"aged", record.rows.aged}};
+      {"dropped", record.rows.dropped},   {"aged", record.rows.aged},         {"waited", record.rows.waited}};
   for (const auto& [name, value] : counters) scalar(absl::StrCat("Rows/", name), static_cast<double>(value));
+  for (const auto& [age, rows] : record.waited_ages.Filled()) {
+    scalar(absl::StrCat("Rows/waited age ", age), static_cast<double>(rows));
+  }
   scalar("Lag/mean", record.policy_lag);
   scalar("Workers/connected", static_cast<double>(record.workers));
   scalar("Grants/expired", static_cast<double>(record.expired_grants));

@@ -188,7 +188,8 @@ UpdateCycle::Batch UpdateCycle::Assemble(Selection selection, int64_t version) {
   batch.assembly = &assembler_.Assemble(fragments, version);
   // The fragments have been copied: their memory is free for the samples of the next iteration.
   base::MutexLock lock(&run_.mutex);
-  batch.fates = run_.ingest->Release(RunState::kFeed, selection, batch.assembly->aged, batch.assembly->replaced);
+  const Assembly& made = *batch.assembly;
+  batch.fates = run_.ingest->Release(RunState::kFeed, selection, made.aged, made.replaced, made.waited);
   return batch;
 }
 
@@ -297,6 +298,7 @@ void UpdateCycle::Book(const Batch& batch, int64_t num_finished, ProgressRecord*
   {
     base::MutexLock lock(&run_.mutex);
     run_.accounting.BookBatch(batch.fates);
+    run_.waited_ages.Add(batch.assembly->waited_ages);
     run_.arrived_env_steps -= rows.env_steps;
     run_.trained.env_steps += rows.env_steps;
     run_.trained.agent_steps += rows.agent_steps;
@@ -329,6 +331,7 @@ void UpdateCycle::Book(const Batch& batch, int64_t num_finished, ProgressRecord*
     record->env_counters = run_.registry.env_counters();
     record->expired_grants = run_.plan->expired_grants();
     record->rows = run_.accounting.totals();
+    record->waited_ages = run_.waited_ages;
     record->policy_rows = run_.PolicyRowsLocked();
     record->groups = std::make_shared<const std::vector<GroupRows>>(run_.accounting.Books().groups);
     run_.last = *record;

@@ -388,6 +388,7 @@ void FragmentBuilder::NoteVersion(Lane& lane, size_t slot, const policy::WeightV
   const policy::WeightVersion& now = (*versions_)[agent.policy];
   if (version.learner_epoch == now.learner_epoch && version.n >= now.n) return;
   lane.carried[slot].version = version;
+  lane.carried[slot].of_client = true;
   agent.carried = true;
   if (agent.segment < 0) return;
   PolicyColumns& columns = Columns(agent);

@@ -62,7 +62,8 @@ void FragmentBuilder::AttachPending(Lane& lane) {
     columns.env_row.As<sample::Index>()[row] = static_cast<sample::Index>(env_row);
     agent.carried = true;
     const int32_t segment =
-        columns.AddSegment(lane.episode_index, base::AgentSlot(static_cast<int32_t>(slot)), VersionLag(lane, slot));
+        columns.AddSegment(lane.episode_index, base::AgentSlot(static_cast<int32_t>(slot)), VersionLag(lane, slot),
+                           /*waited=*/!carried.of_client);
     columns.segment.As<sample::Index>()[row] = static_cast<sample::Index>(segment);
     columns.segment_rows[static_cast<size_t>(segment)] = 1;
     if (columns.remembers()) {
@@ -143,6 +144,7 @@ void FragmentBuilder::CutLane(Lane& lane) {
     const int32_t env_row = columns.env_row.As<sample::Index>()[agent.row];
     if (!agent.carried) {
       carried.version = (*versions_)[agent.policy];
+      carried.of_client = false;
     }
     carried.has_row = true;
     carried.env_step = storage_->steps.step_index.As<int32_t>()[env_row];

@@ -106,7 +106,7 @@ void PolicyColumns::CopyRetired() {
   retired_.clear();
 }
 
-int32_t PolicyColumns::AddSegment(int32_t episode, base::AgentSlot slot, int32_t version_lag) {
+int32_t PolicyColumns::AddSegment(int32_t episode, base::AgentSlot slot, int32_t version_lag, bool waited) {
   const auto index = static_cast<int64_t>(segment_rows.size());
   TROUPE_CHECK(index < sample::kMaxIndexed);
   if (index == segment_capacity_) {
@@ -114,7 +114,7 @@ int32_t PolicyColumns::AddSegment(int32_t episode, base::AgentSlot slot, int32_t
     Grow(Extent::kSegment, index, segment_capacity_);
   }
   const int32_t words[sample::kSegmentFields] = {episode, slot.value(), static_cast<int32_t>(sample::SegmentEnd::kCut),
-                                                 -1, version_lag};
+                                                 -1,      version_lag,  waited ? 1 : 0};
   std::copy_n(words, sample::kSegmentFields, Segment(index));
   segment_rows.push_back(0);
   return static_cast<int32_t>(index);

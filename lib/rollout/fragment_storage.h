@@ -104,7 +104,7 @@ class PolicyColumns : public sample::PolicyColumnSet<Column> {
   void Settle() {
     if (!retired_.empty()) CopyRetired();
   }
-  int32_t AddSegment(int32_t episode, base::AgentSlot slot, int32_t version_lag);
+  int32_t AddSegment(int32_t episode, base::AgentSlot slot, int32_t version_lag, bool waited = false);
   int32_t* Segment(int64_t index) { return segments.As<int32_t>() + index * sample::kSegmentFields; }
   /// A final row with the observation, mask and state of row `from`.
   int32_t AddFinalRow(int64_t from, int32_t final_env_row_index);

@@ -51,6 +51,7 @@ struct CarriedAgent {
   bool active = true;
   // Of a pending decision:
   policy::WeightVersion version;
+  bool of_client = false;  ///< a client made it by itself, with older weights
   int32_t env_step = 0;
   float action_logp = 0;
   float reward = 0;

@@ -273,6 +273,7 @@ void AddIndices(std::vector<Hostile>& t) {
   t.push_back({"final row too high", [](auto& b) { Word(RowsA(b), 2, kSegmentFinalRow, 2); }, "final row 2"});
   t.push_back({"final row shared", [](auto& b) { Word(RowsA(b), 2, kSegmentFinalRow, 0); }, "segment"});
   t.push_back({"negative version lag", [](auto& b) { Word(RowsA(b), 0, kSegmentVersionLag, -1); }, "version lag -1"});
+  t.push_back({"waited twice", [](auto& b) { Word(RowsA(b), 0, kSegmentWaited, 2); }, "has waited 2, expected 0 or 1"});
   t.push_back({"lag before version 0", [](auto& b) { Word(RowsA(b), 0, kSegmentVersionLag, 6); }, "version lag 6"});
   t.push_back({"final env row too high", [](auto& b) { Set<Index>(RowsA(b).final_env_row, 0, 7); }, "env row 7"});
   t.push_back({"the last final env row there can be", [](auto& b) { Set<Index>(RowsA(b).final_env_row, 0, 65535); },

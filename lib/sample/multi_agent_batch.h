@@ -79,9 +79,11 @@ enum SegmentField : int {
   kSegmentSlot = 1,      ///< agent slot
   kSegmentEnd = 2,       ///< SegmentEnd
   kSegmentFinalRow = 3,  ///< row in final_obs, or -1
-  /// PolicyRows::version.n minus the version the rows were made with (> 0 only for carried rows).
+  /// PolicyRows::version.n minus the version the rows were made with: > 0 only of decisions that waited, and of those
+  /// that a client made by itself with older weights.
   kSegmentVersionLag = 4,
-  kSegmentFields = 5,
+  kSegmentWaited = 5,  ///< 1: decisions of an earlier fragment, whose outcome came in this one; else 0
+  kSegmentFields = 6,
 };
 
 /// Words of one row of PolicyRows::memory_at (int32).

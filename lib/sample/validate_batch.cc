@@ -241,6 +241,8 @@ absl::Status CheckSegment(const std::string& where, const MultiAgentBatch& batch
   if (lag < 0 || lag > rows.version.n) {
     return invalid(absl::StrCat("has version lag ", lag, ", expected 0 to ", rows.version.n));
   }
+  const int32_t waited = words[kSegmentWaited];
+  if (waited != 0 && waited != 1) return invalid(absl::StrCat("has waited ", waited, ", expected 0 or 1"));
   const int32_t end = words[kSegmentEnd];
   if (end < static_cast<int32_t>(SegmentEnd::kCut) || end > static_cast<int32_t>(SegmentEnd::kTruncated)) {
     return invalid(absl::StrCat("has end ", end, ", expected 0 to 2"));

@@ -122,7 +122,7 @@ Json StateToJson(const LearnerState& state) {
   json["rows"] = {{"received", rows.received}, {"accepted", rows.accepted}, {"duplicate", rows.duplicate},
                   {"stale", rows.stale},       {"invalid", rows.invalid},   {"trained", rows.trained},
                   {"queued", rows.queued},     {"dropped", rows.dropped},   {"rolled_back", rows.rolled_back},
-                  {"aged", rows.aged}};
+                  {"aged", rows.aged},         {"waited", rows.waited}};
   json["lanes"] = Json::array();
   for (const learner::LaneState& lane : state.lanes) json["lanes"].push_back({lane.env_id.value(), lane.next_episode});
   json["watermarks"] = Json::array();
@@ -171,6 +171,7 @@ LearnerState StateFromJson(const Json& json) {
                 base::JsonInteger(rows.at("rolled_back"))};
   // An earlier version does not write it.
   if (rows.contains("aged")) state.rows.aged = base::JsonInteger(rows.at("aged"));
+  if (rows.contains("waited")) state.rows.waited = base::JsonInteger(rows.at("waited"));
   for (const Json& lane : json.at("lanes")) {
     state.lanes.push_back({base::EnvId(static_cast<uint32_t>(base::JsonInteger(lane.at(0)))),
                            static_cast<uint32_t>(base::JsonInteger(lane.at(1)))});

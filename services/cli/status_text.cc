@@ -103,11 +103,12 @@ learner::ReturnsByName ReturnsOf(const Json& line) {
 std::string CountersText(const learner::ProgressRecord& progress) {
   const learner::RowCounters& rows = progress.rows;
   std::string text = absl::StrFormat(
-      "rows: %s received = %s accepted + %s duplicate + %s stale + %s invalid; %s trained, %s queued, %s dropped (%s "
-      "too old), %s rolled back\n",
+      "rows: %s received = %s accepted + %s duplicate + %s stale + %s invalid; %s trained (%s after a wait for "
+      "their outcome), %s queued, %s dropped (%s too old), %s rolled back\n",
       WithThousands(rows.received), WithThousands(rows.accepted), WithThousands(rows.duplicate),
-      WithThousands(rows.stale), WithThousands(rows.invalid), WithThousands(rows.trained), WithThousands(rows.queued),
-      WithThousands(rows.dropped), WithThousands(rows.aged), WithThousands(rows.rolled_back));
+      WithThousands(rows.stale), WithThousands(rows.invalid), WithThousands(rows.trained), WithThousands(rows.waited),
+      WithThousands(rows.queued), WithThousands(rows.dropped), WithThousands(rows.aged),
+      WithThousands(rows.rolled_back));
   const sample::EnvCounters& envs = progress.env_counters;
   if (envs != sample::EnvCounters()) {
     absl::StrAppendFormat(
@@ -159,7 +160,8 @@ Json PoliciesJson(const rpc::RunStatus& status) {
                         {"return_max", policy.return_count > 0 ? Json(policy.return_max) : Json()},
                         {"rows_trained", policy.rows.trained},
                         {"rows_dropped", policy.rows.dropped},
-                        {"rows_aged", policy.rows.aged}});
+                        {"rows_aged", policy.rows.aged},
+                        {"rows_waited", policy.rows.waited}});
   }
   return policies;
 }
@@ -217,7 +219,8 @@ Json StatusJson(const rpc::RunStatus& status) {
                  {"queued", rows.queued},
                  {"dropped", rows.dropped},
                  {"rolled_back", rows.rolled_back},
-                 {"aged", rows.aged}}},
+                 {"aged", rows.aged},
+                 {"waited", rows.waited}}},
                {"fragments",
                 {{"received", fragments.received},
                  {"accepted", fragments.accepted},

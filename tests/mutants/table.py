@@ -176,8 +176,11 @@ MUTANTS = [
     # --- grants and batches
     mutant("lag_off_by_one_in_the_scheduler", SCHEDULER, "const int64_t oldest = iteration_ - options_.max_policy_lag;",
            "const int64_t oldest = iteration_ - options_.max_policy_lag - (MUTANT ? 1 : 0);", (LEARNER, "*GrantScheduler*:*Learner*")),
-    mutant("lag_off_by_one_in_the_assembler", "lib/learner/assembler.cc", "if (lag > options_.max_policy_lag) {",
-           "if (lag > options_.max_policy_lag + (MUTANT ? 1 : 0)) {", (LEARNER, "*Assembler*")),
+    mutant("lag_off_by_one_in_the_assembler", "lib/learner/assembler.cc", "const bool is_old = lag > options_.max_policy_lag;",
+           "const bool is_old = lag > options_.max_policy_lag + (MUTANT ? 1 : 0);", (LEARNER, "*Assembler*")),
+    mutant("a_row_that_waited_is_dropped", "lib/learner/assembler.cc", "if (is_old && words[sample::kSegmentWaited] == 0) {",
+           "if (is_old && (MUTANT || words[sample::kSegmentWaited] == 0)) {", (LEARNER, "*Assembler*")),
+    mutant("rows_that_waited_are_not_counted", "lib/learner/assembler.cc", "if (is_old) tally.Wait(", "if (is_old && !MUTANT) tally.Wait(", (LEARNER, "*Assembler*")),
     mutant("granted_one_version_early", SCHEDULER, "iteration_ > published_ + options_.max_policy_lag) return orders;",
            "iteration_ > published_ + options_.max_policy_lag + (MUTANT ? 1 : 0)) return orders;", (LEARNER, "*GrantScheduler*")),
     mutant("sampling_waits_for_the_update_at_lag_one", SCHEDULER, "if (!has_published_ || ", "if (!has_published_ || (MUTANT && iteration_ > published_) || ",

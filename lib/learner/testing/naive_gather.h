@@ -97,7 +97,8 @@ inline NaiveBatch NaiveGather(const std::vector<sample::MultiAgentBatchPtr>& fra
     for (const sample::PolicyRows& rows : fragment->policies) {
       for (int32_t s = 0; s < rows.num_segments; ++s) {
         const int32_t* words = rows.segments.As<int32_t>().data() + s * sample::kSegmentFields;
-        if (iteration - rows.version.n + words[sample::kSegmentVersionLag] > max_lag) continue;
+        const bool is_old = iteration - rows.version.n + words[sample::kSegmentVersionLag] > max_lag;
+        if (is_old && words[sample::kSegmentWaited] == 0) continue;
         NaiveSegment segment;
         segment.slot = words[sample::kSegmentSlot];
         segment.cut = words[sample::kSegmentEnd] == static_cast<int32_t>(sample::SegmentEnd::kCut);

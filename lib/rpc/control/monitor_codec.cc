@@ -31,11 +31,12 @@ void FillRows(const learner::RowCounters& rows, v1::RowCounters* out) {
   out->set_dropped(rows.dropped);
   out->set_rolled_back(rows.rolled_back);
   out->set_aged(rows.aged);
+  out->set_waited(rows.waited);
 }
 
 learner::RowCounters RowsOf(const v1::RowCounters& rows) {
-  return {rows.received(), rows.accepted(), rows.duplicate(), rows.stale(),       rows.invalid(),
-          rows.trained(),  rows.queued(),   rows.dropped(),   rows.rolled_back(), rows.aged()};
+  return {rows.received(), rows.accepted(), rows.duplicate(),   rows.stale(), rows.invalid(), rows.trained(),
+          rows.queued(),   rows.dropped(),  rows.rolled_back(), rows.aged(),  rows.waited()};
 }
 
 void FillFragments(const learner::FragmentCounters& fragments, v1::FragmentCounters* out) {

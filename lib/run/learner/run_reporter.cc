@@ -271,6 +271,7 @@ void RunReporter::WriteLine(const learner::ProgressRecord& record) {
       {"rows_queued", record.rows.queued},
       {"rows_dropped", record.rows.dropped},
       {"rows_aged", record.rows.aged},
+      {"rows_waited", record.rows.waited},
       {"rows_rolled_back", record.rows.rolled_back},
       {"expired_grants", record.expired_grants},
       {"connections_closed", deps_.door == nullptr ? 0 : deps_.door->num_closed()},
@@ -280,6 +281,9 @@ void RunReporter::WriteLine(const learner::ProgressRecord& record) {
   };
   for (const sample::EnvCounterField& field : sample::kEnvCounterFields) {
     fields.push_back({field.key, record.env_counters.*field.value});
+  }
+  for (const auto& [age, rows] : record.waited_ages.Filled()) {
+    fields.push_back({absl::StrCat("rows_waited_age_", age), rows});
   }
   if (!settings_.empty()) fields.emplace_back("settings", absl::StrJoin(std::exchange(settings_, {}), "; "));
   for (const auto& [tag, value] : record.losses) fields.emplace_back(tag, value);

@@ -82,8 +82,9 @@ std::string TrainingText(const RunSummary& summary) {
 std::string DroppedText(const learner::ProgressRecord& progress) {
   const learner::RowCounters& rows = progress.rows;
   if (rows.dropped == 0) return "";
-  std::string text = absl::StrFormat("%d rows dropped: %d too old (the outcome came after the decision's batch)",
-                                     rows.dropped, rows.aged);
+  std::string text = absl::StrFormat(
+      "%d rows dropped: %d too old (clients decided by older weights than algorithm.max_policy_lag allows)",
+      rows.dropped, rows.aged);
   std::vector<std::pair<int64_t, policy::PolicySlot>> losers;
   for (const policy::PolicySlot slot : progress.policy_rows.ids()) {
     const bool named = progress.table != nullptr && progress.table->Find(slot) != nullptr;
@@ -171,6 +172,7 @@ std::string SummaryJson(const RunSummary& summary) {
                          {"queued", rows.queued},
                          {"dropped", rows.dropped},
                          {"aged", rows.aged},
+                         {"waited", rows.waited},
                          {"rolled_back", rows.rolled_back}}},
            {"evaluation", EvaluationOf(summary)},
            {summary.deterministic ? "evaluation_sampled" : "evaluation_deterministic", OtherActionsOf(summary)},

@@ -162,8 +162,8 @@ TEST(RunSummaryTest, DroppedRowsAreToldByCauseAndPolicy) {
   progress.policy_rows[policy::PolicySlot(1)].accepted = 5000;
   progress.policy_rows[policy::PolicySlot(1)].aged = 3;
   EXPECT_NE(
-      SummaryText(summary).find("105 rows dropped: 103 too old (the outcome came after the decision's batch); boss "
-                                "100 of 100, worker 3 of 5000; 2 let go\n"),
+      SummaryText(summary).find("105 rows dropped: 103 too old (clients decided by older weights than "
+                                "algorithm.max_policy_lag allows); boss 100 of 100, worker 3 of 5000; 2 let go\n"),
       std::string::npos)
       << SummaryText(summary);
   EXPECT_EQ(nlohmann::json::parse(SummaryJson(summary))["rows"]["aged"], 103);

@@ -72,10 +72,10 @@ int BatchBuilder::AddFinalEnvRow(int episode, int32_t step, std::vector<float> s
   return -static_cast<int>(final_steps_.size());
 }
 
-int BatchBuilder::AddSegment(int policy, int episode, base::AgentSlot slot, int32_t version_lag) {
+int BatchBuilder::AddSegment(int policy, int episode, base::AgentSlot slot, int32_t version_lag, bool waited) {
   Policy& columns = Rows(policy);
-  const int32_t words[kSegmentFields] = {episode, slot.value(), static_cast<int32_t>(SegmentEnd::kCut), -1,
-                                         version_lag};
+  const int32_t words[kSegmentFields] = {episode, slot.value(), static_cast<int32_t>(SegmentEnd::kCut),
+                                         -1,      version_lag,  waited ? 1 : 0};
   Append(columns.segments, words, sizeof(words));
   columns.has_rows.push_back(false);
   return static_cast<int>(columns.rows.num_segments++);

@@ -42,7 +42,7 @@ class BatchBuilder {
   int AddEnvRow(int episode, int32_t step, std::vector<float> state = {});
   /// A step only looked at; a reference for AddFinalRow (negative until Build puts it after the acting ones).
   int AddFinalEnvRow(int episode, int32_t step, std::vector<float> state = {});
-  int AddSegment(int policy, int episode, base::AgentSlot slot, int32_t version_lag = 0);
+  int AddSegment(int policy, int episode, base::AgentSlot slot, int32_t version_lag = 0, bool waited = false);
   /// Of a policy with a core also what it remembered, where PolicyRows asks for it.
   void AddRow(int policy, int segment, int env_row, const RowValues& values);
   /// Says how a segment ends; `final_values` (obs, action_mask, state) only for a cut or truncated one.

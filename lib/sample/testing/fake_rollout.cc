@@ -314,8 +314,9 @@ void FakeRollout::AddRows(const Draft& draft, policy::WeightVersion version, Pla
     auto segment = open.find(trajectory);
     if (segment == open.end()) {
       const auto lag = static_cast<int32_t>(alone ? version.n - row.version_lag_base : 0);
-      const int added =
-          builder.AddSegment(row.policy, places.episodes.at({row.env_id, row.episode}), base::AgentSlot(row.slot), lag);
+      const bool waited = alone && row.step % 2 == 0;  // the others are as of a client with older weights
+      const int added = builder.AddSegment(row.policy, places.episodes.at({row.env_id, row.episode}),
+                                           base::AgentSlot(row.slot), lag, waited);
       segment = open.emplace(trajectory, added).first;
     }
     acted.insert(row.policy);
