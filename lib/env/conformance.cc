@@ -123,6 +123,20 @@ std::string Difference(const SlotBuffers& a, const SlotBuffers& b) {
   return "";
 }
 
+/// Whether two agents observed the same bytes in the last call.
+bool SawAlike(const SlotBuffers& buffers) {
+  std::vector<absl::Span<const std::byte>> seen;
+  for (int32_t slot = 0; slot < buffers.spec().num_agents(); ++slot) {
+    if (buffers.observed(0, slot)) seen.push_back(buffers.observation_bytes(0, slot));
+  }
+  const auto before = [](absl::Span<const std::byte> a, absl::Span<const std::byte> b) {
+    return a.size() != b.size() ? a.size() < b.size() : std::memcmp(a.data(), b.data(), a.size()) < 0;
+  };
+  std::sort(seen.begin(), seen.end(), before);
+  return std::adjacent_find(seen.begin(), seen.end(),
+                            [&before](const auto& a, const auto& b) { return !before(a, b); }) != seen.end();
+}
+
 class Checker {
  public:
   explicit Checker(const ConformanceOptions& options) : options_(options) {
@@ -210,6 +224,7 @@ class Checker {
         if (!options_.may_differ) return false;
         compares = false;
       }
+      report_.saw_alike = report_.saw_alike || SawAlike(one.buffers());
       if (one.buffers().all_done(0)) break;
       if (steps == max_env_steps_) {
         Break(EnvRule::kEpisodeEnd, absl::StrCat("env ", seed.env_id.value(), ", episode ", seed.episode,

@@ -55,6 +55,7 @@ struct ConformanceReport {
   int64_t env_steps = 0;
   int64_t agent_steps = 0;
   bool got_reward = false;  ///< somebody got another reward than 0, in whatever was played
+  bool saw_alike = false;   ///< two agents observed the same bytes in one step
 
   int64_t episodes() const { return static_cast<int64_t>(ended.size()); }
   bool ok() const { return first_broken() == nullptr; }

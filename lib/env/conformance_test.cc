@@ -50,6 +50,26 @@ TEST(ConformanceTest, AGoodEnvironmentPassesEveryRule) {
   EXPECT_EQ(report.env_steps, 30);
   EXPECT_EQ(report.agent_steps, 30);
   EXPECT_FALSE(report.got_reward);
+  EXPECT_FALSE(report.saw_alike);
+}
+
+TEST(ConformanceTest, SaysWhetherTwoAgentsObservedTheSame) {
+  const auto saw_alike = [](float apart) {
+    return Check(SmallSpec(2),
+                 [apart] {
+                   return [apart](int64_t t, ActionRows, StepWriter& out) {
+                     for (int32_t slot = 0; slot < 2; ++slot) {
+                       ObserveAs(out, slot, static_cast<float>(slot) * (t == 2 ? apart : 1));
+                     }
+                     if (t == 3) out.TerminateAll();
+                     return absl::OkStatus();
+                   };
+                 },
+                 {.num_envs = 1, .episodes = 1})
+        .saw_alike;
+  };
+  EXPECT_FALSE(saw_alike(0.5));
+  EXPECT_TRUE(saw_alike(0)) << "in one step";
 }
 
 TEST(ConformanceTest, SaysHowLongItsEpisodesWereAndWhatTheyReturned) {

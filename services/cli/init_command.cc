@@ -139,6 +139,7 @@ void TakeEpisodes(const env::ConformanceReport& report, StarterFacts* facts) {
     balanced = balanced && std::abs(std::accumulate(episode.returns.begin(), episode.returns.end(), 0.0)) < kSameReturn;
   }
   facts->no_reward = report.env_steps > 0 && !report.got_reward;
+  facts->saw_alike = report.saw_alike;
   facts->takes_turns = facts->spec.num_agents() > 1 && report.agent_steps == report.env_steps;
   facts->zero_sum = facts->spec.num_agents() == 2 && balanced && report.got_reward && report.episodes() > 0;
   facts->fixed_length = report.episodes() > 1 && shortest == longest;

@@ -28,6 +28,7 @@ constexpr int64_t kLeastBatchEnvSteps = 256;
 constexpr int64_t kEvaluationEpisodes = 100, kLeastEvaluationEpisodes = 5, kEpisodesOfUnknownLength = 10;
 // Pixels of the longer side: larger images become as small as those of Atari's games do in other libraries.
 constexpr int64_t kLargeImage = 128, kSmallImage = 84;
+constexpr int64_t kRunEnvSteps = 1'000'000;
 constexpr double kDefaultGamma = 0.99, kLeastGamma = 0.9;
 
 /// "adversary_0" -> "adversary"; an id of digits alone stays.
@@ -138,17 +139,27 @@ std::string AlgorithmYaml(const StarterFacts& facts) {
                  "env steps of an update; with more, updates are rarer and steadier");
   }
   text += line("minibatch_size", "auto", "a 32nd of a policy's rows in a batch, but at least 64");
-  if (facts.fixed_length && facts.episode_length < 1 / (1 - kDefaultGamma)) {
-    text += line("gamma", absl::StrFormat("%.2f", std::max(kLeastGamma, 1 - 1 / facts.episode_length)),
-                 absl::StrFormat("looks as far ahead as an episode lasts, %.0f env steps", facts.episode_length));
+  if (facts.fixed_length && facts.episode_length < 2 / (1 - kDefaultGamma)) {
+    text += line("gamma", absl::StrFormat("%.2f", std::max(kLeastGamma, 1 - 2 / facts.episode_length)),
+                 absl::StrFormat("looks half an episode ahead, which lasts %.0f env steps", facts.episode_length));
   } else {
     text += line("gamma", absl::StrFormat("%.2f", kDefaultGamma), "looks some 100 decisions ahead");
   }
   const auto continuous = std::count_if(agents.begin(), agents.end(), ActsContinuously);
-  text += line("entropy_coeff", "auto",
-               continuous == 0            ? "0.01, so that discrete actions stay varied for a while"
-               : continuous == num_agents ? "0: a bonus would keep up the noise of continuous actions"
+  if (continuous == 0) {
+    absl::StrAppend(&text, "  # Discrete actions stay varied at first; at the end of this run nothing keeps them so.\n",
+                    "  entropy_coeff: {initial: 0.01, final: 0, env_steps: ", kRunEnvSteps, "}\n");
+  } else {
+    text += line("entropy_coeff", "auto",
+                 continuous == num_agents ? "0: a bonus would keep up the noise of continuous actions"
                                           : "0 for policies with continuous actions, 0.01 for the others");
+  }
+  const std::vector<AgentKind> kinds = AgentKinds(facts.spec);
+  const bool shares =
+      std::any_of(kinds.begin(), kinds.end(), [](const AgentKind& kind) { return kind.agents.size() > 1; });
+  if (shares && !AreOpponents(facts) && !facts.saw_alike) {
+    text += line("use_agent_id", "false", "no two agents ever observed the same, so that they need no names");
+  }
   const bool normalizes =
       !SeesImages(facts.spec) && std::any_of(agents.begin(), agents.end(), [](const env::AgentSpec& agent) {
         return ActsContinuously(agent) && space::HasUnboundedNumbers(agent.observation_space);
@@ -252,9 +263,9 @@ std::string StarterYaml(const StarterFacts& facts, const std::string& path) {
   absl::StrAppendFormat(&text,
                         "num_workers: 2              # processes that play; 0: the learner does\n"
                         "%-27s # environments that each of them steps side by side\n"
-                        "stop: {env_steps: 1000000}  # or wall_clock: seconds\n"
+                        "stop: {env_steps: %d}  # or wall_clock: seconds\n"
                         "%-27s # played when training has ended\n",
-                        absl::StrCat("num_envs_per_worker: ", num_envs),
+                        absl::StrCat("num_envs_per_worker: ", num_envs), kRunEnvSteps,
                         absl::StrCat("evaluation: {episodes: ", episodes, "}"));
   return text;
 }

@@ -21,6 +21,7 @@ struct StarterFacts {
   env::EnvSpec spec;
   bool zero_sum = false;      ///< two agents, one of which wins what the other loses
   bool no_reward = false;     ///< random play got none
+  bool saw_alike = false;     ///< two agents observed the same in one env step
   bool takes_turns = false;   ///< several agents, of which one acts in each env step
   double episode_length = 0;  ///< mean of random play, env steps; 0: no episode ended
   bool fixed_length = false;  ///< some ended, and each had as many

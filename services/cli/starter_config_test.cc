@@ -109,22 +109,33 @@ TEST(StarterConfigTest, ManyAgentsHaveFewerEnvStepsABatch) {
   EXPECT_THAT(Read(Facts(agents)), HasSubstr("\n  train_batch_size: 2048 "));
 }
 
-TEST(StarterConfigTest, GammaLooksAsFarAheadAsAnEpisodeThatAlwaysLastsAsLong) {
+TEST(StarterConfigTest, AgentsThatAlwaysObserveDifferentlyGetNoNames) {
+  StarterFacts facts = Facts({Agent("a_0", kThree, kAction), Agent("a_1", kThree, kAction)});
+  EXPECT_THAT(Read(facts), HasSubstr("\n  use_agent_id: false "));
+  facts.saw_alike = true;
+  EXPECT_THAT(Read(facts), Not(HasSubstr("use_agent_id")));
+  EXPECT_THAT(Read(Facts({Agent("a", kThree, kAction), Agent("b", kFive, kAction)})), Not(HasSubstr("use_agent_id")))
+      << "each has a policy of its own";
+}
+
+TEST(StarterConfigTest, GammaLooksHalfAnEpisodeAheadWhereAllLastAsLong) {
   StarterFacts facts = Facts({Agent("agent", kThree, "Discrete(2)")});
   facts.episode_length = 25;
   EXPECT_THAT(Read(facts), HasSubstr("\n  gamma: 0.99 ")) << "a better agent may play longer ones";
   facts.fixed_length = true;
-  EXPECT_THAT(Read(facts), HasSubstr("\n  gamma: 0.96                     # looks as far ahead as an episode lasts, 25 "
-                                     "env steps\n"));
+  EXPECT_THAT(Read(facts),
+              HasSubstr("\n  gamma: 0.92                     # looks half an episode ahead, which lasts 25 "
+                        "env steps\n"));
   facts.episode_length = 3;
   EXPECT_THAT(Read(facts), HasSubstr("\n  gamma: 0.90 "));
-  facts.episode_length = 100;
+  facts.episode_length = 200;
   EXPECT_THAT(Read(facts), HasSubstr("\n  gamma: 0.99 "));
 }
 
 TEST(StarterConfigTest, EntropyAndNormalizationFollowFromSpaces) {
   EXPECT_THAT(Read(Facts({Agent("agent", kThree, "Discrete(2)")})),
-              testing::AllOf(HasSubstr("# 0.01, so that discrete actions"), HasSubstr("# false; true helps where")));
+              testing::AllOf(HasSubstr("\n  entropy_coeff: {initial: 0.01, final: 0, env_steps: 1000000}\n"),
+                             HasSubstr("# false; true helps where")));
   EXPECT_THAT(Read(Facts({Agent("agent", "Box(-inf, inf, [3])", "Box(-1, 1, [2])")})),
               testing::AllOf(HasSubstr("# 0: a bonus would keep up"), HasSubstr("# true with continuous actions")));
   EXPECT_THAT(Read(Facts({Agent("a", kThree, "Discrete(2)"), Agent("b", kThree, "Box(-1, 1, [2])")})),
