@@ -165,14 +165,14 @@ RowMatrix Assembler::ReserveMatrix(tensor::Buffer& buffer, int64_t rows, int64_t
   return {Reserve<float>(buffer, rows * stride).data(), rows, columns, stride};
 }
 
-const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragments, int64_t iteration) {
+const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragments, const FeedClock& clock) {
   TrainBatch& batch = assembly_.batch;
   batch.env_steps = 0;
   batch.agent_steps = 0;
   for (const MultiAgentBatchPtr& fragment : fragments) batch.env_steps += fragment->num_env_steps;
 
   if (needs_steps_) global_steps_.Build(fragments, schema_.num_envs);
-  CollectSegments(fragments, iteration);
+  CollectSegments(fragments, clock);
   if (!options_.rules.empty()) IndexEpisodes(fragments);
   batch.policies.clear();
   for (const policy::PolicySlot slot : gathers_.ids()) {
@@ -234,7 +234,7 @@ void Assembler::BuildJointSteps(absl::Span<const MultiAgentBatchPtr> fragments) 
   assembly_.batch.joint = &joint_steps_.Build(parts, global_steps_.steps(), fragments, schema_.env_state_size);
 }
 
-void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, int64_t iteration) {
+void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, const FeedClock& clock) {
   for (Gather& gather : gathers_) {
     gather.sources.clear();
     gather.segments.clear();
@@ -267,7 +267,7 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
       const absl::Span<const sample::Index> final_env_row = rows.final_env_row.As<sample::Index>();
       for (int64_t s = 0; s < rows.num_segments; ++s) {
         const int32_t* const words = rows.segments.As<int32_t>().data() + s * sample::kSegmentFields;
-        const int64_t lag = iteration - (rows.version.n - words[sample::kSegmentVersionLag]);
+        const int64_t lag = clock.Lag(rows.version.n - words[sample::kSegmentVersionLag]);
         gather.cursor.push_back(-1);
         gather.final_place.push_back(-1);
         const bool is_old = lag > options_.max_policy_lag;

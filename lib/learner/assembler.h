@@ -7,6 +7,7 @@
 #include "lib/base/ids.h"
 #include "lib/learner/accounting.h"
 #include "lib/learner/column_gather.h"
+#include "lib/learner/feed.h"
 #include "lib/learner/joint_step_builder.h"
 #include "lib/learner/learner_options.h"
 #include "lib/learner/row_ages.h"
@@ -31,7 +32,7 @@ struct Assembly {
   std::vector<PolicyRowCount> aged;      ///< dropped: made with weights older than max_policy_lag allows
   std::vector<PolicyRowCount> replaced;  ///< dropped: of a policy that was replaced
   RowAges waited_ages = {};              ///< of `waited`
-  double mean_lag = 0;                   ///< of the rows in the batch: iteration minus the version they were made with
+  double mean_lag = 0;  ///< of the rows in the batch: updates of their feed since the version they were made with
 };
 
 /// Makes the train batch of an iteration from its fragments: gathers the rows of each policy by segment, with one copy,
@@ -40,10 +41,10 @@ struct Assembly {
 ///
 /// The order is (env id, episode, slot, step), whatever the order of arrival. A segment that was cut by the end of a
 /// fragment is joined to the one that goes on where it stopped, if that is in the same batch; its final row is dropped
-/// then. Rows made with weights older than iteration - max_policy_lag are left out and counted, but those that waited
-/// for their outcome (kSegmentWaited), which are trained on and counted.
-/// Segments of a policy that remembers are joined only where the agent's decisions go on, too, as an honest worker's
-/// do: so no sequence is longer than sequence_length.
+/// then. Rows that are more than max_policy_lag updates older than the batch are left out and counted, but those that
+/// waited for their outcome (kSegmentWaited), which are trained on and counted. Segments of a policy that remembers are
+/// joined only where the agent's decisions go on, too, as an honest worker's do: so no sequence is longer than
+/// sequence_length.
 ///
 /// Critic rows. Joint observations: one row for each env step at which agents acted, in order, holding the observations
 /// of those that acted; then one for each env step that segments bootstrap from, which holds the final observations as
@@ -85,15 +86,18 @@ class Assembler {
   /// longer valid. No fragment that is still to be assembled may have rows of a free slot.
   void SetPolicies(const policy::PolicyTable& table);
 
+  /// Options::max_policy_lag from the next Assemble on.
+  void SetMaxLag(int64_t max_policy_lag) { options_.max_policy_lag = max_policy_lag; }
+
   /// Whether TrainBatch::joint is made from the next Assemble on, as learn groups ask (policy::LearnGroup).
   void SetJointSteps(bool joint_steps);
 
   /// The update of the last result leaves the policy as it is. Its rows stay, for joint critics, and were counted.
   void LeaveAsItIs(policy::PolicySlot policy);
 
-  /// Fragments must have passed ValidateBatch; they may be released afterwards. The result is valid until the next
-  /// call.
-  const Assembly& Assemble(absl::Span<const sample::MultiAgentBatchPtr> fragments, int64_t iteration);
+  /// `clock`: how old the rows are. Fragments must have passed ValidateBatch; they may be released afterwards. The
+  /// result is valid until the next call.
+  const Assembly& Assemble(absl::Span<const sample::MultiAgentBatchPtr> fragments, const FeedClock& clock);
 
  private:
   /// A segment of a fragment.
@@ -147,7 +151,7 @@ class Assembler {
   /// Room for a padded matrix; what is in it is undefined.
   static RowMatrix ReserveMatrix(tensor::Buffer& buffer, int64_t rows, int64_t columns);
 
-  void CollectSegments(absl::Span<const sample::MultiAgentBatchPtr> fragments, int64_t iteration);
+  void CollectSegments(absl::Span<const sample::MultiAgentBatchPtr> fragments, const FeedClock& clock);
   void LayOut(Gather& gather, PolicyTrainBatch& batch);
   /// Appends the places of the source's rows to gather.place, moves the cursors, and returns what was appended; valid
   /// until the next call.

@@ -92,6 +92,9 @@ class BatchSource {
   virtual int64_t NumReady(int64_t first_incomplete) const = 0;
   /// What the next batch is made of. Only while one is ready.
   virtual Selection Select() = 0;
+  /// Iterations below this one need no further batch before others may be sampled: what the plan runs ahead of. Asked
+  /// between two batches; never falls.
+  virtual int64_t Done(int64_t first_incomplete) const = 0;
   /// Whether a fragment that it keeps is one of those.
   virtual bool AnyKept(absl::FunctionRef<bool(const KeptFragment&)> is_one) const = 0;
 };

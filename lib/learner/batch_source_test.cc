@@ -60,6 +60,7 @@ class FakeReplay final : public BatchSource {
     }
     return selection;
   }
+  int64_t Done(int64_t first_incomplete) const override { return first_incomplete; }
   bool AnyKept(absl::FunctionRef<bool(const KeptFragment&)> is_one) const override {
     return std::any_of(kept_.begin(), kept_.end(), [&](const KeptFragmentPtr& fragment) { return is_one(*fragment); });
   }
@@ -107,7 +108,7 @@ class SourcesWorld {
 
   /// A whole iteration arrives.
   void Sample() {
-    plan_->SetPublished(iteration_);
+    plan_->SetPublished(iteration_, iteration_);
     const auto orders = plan_->Schedule(absl::ZeroDuration());
     ASSERT_EQ(orders.size(), 1u);
     for (auto& fragment : rollout_->Play(orders[0].grant, policy::WeightVersion{1, iteration_})) {

@@ -51,29 +51,29 @@ std::vector<LaneCoverage> Cover(const MultiAgentBatch& batch) {
   return lanes;
 }
 
-/// Agent steps in segments that are older than `max_policy_lag` and did not wait for their outcome.
-int64_t OldAgentSteps(const MultiAgentBatch& batch, int64_t max_policy_lag) {
-  int64_t old = 0;
-  std::vector<uint8_t> is_old;
+/// Agent steps of what clients decided by themselves with older weights than the fragment's, by the version of these.
+std::map<int64_t, int64_t> OfClients(const MultiAgentBatch& batch) {
+  std::map<int64_t, int64_t> steps;
+  std::vector<int64_t> version;  // by segment; -1: not of a client
   for (const PolicyRows& rows : batch.policies) {
-    const int64_t allowed_lag = max_policy_lag - (batch.iteration - rows.version.n);
     const absl::Span<const int32_t> words = rows.segments.As<int32_t>();
-    is_old.assign(static_cast<size_t>(rows.num_segments), 0);
+    version.assign(static_cast<size_t>(rows.num_segments), -1);
     bool any = false;
-    for (size_t s = 0; s < is_old.size(); ++s) {
+    for (size_t s = 0; s < version.size(); ++s) {
       const int32_t* const segment = &words[s * sample::kSegmentFields];
-      is_old[s] = segment[sample::kSegmentVersionLag] > allowed_lag && segment[sample::kSegmentWaited] == 0 ? 1 : 0;
-      any = any || is_old[s] != 0;
+      if (segment[sample::kSegmentVersionLag] == 0 || segment[sample::kSegmentWaited] != 0) continue;
+      version[s] = rows.version.n - segment[sample::kSegmentVersionLag];
+      any = true;
     }
     if (!any) continue;
     const absl::Span<const sample::Index> segment = rows.segment.As<sample::Index>();
     const absl::Span<const uint8_t> active =
         rows.agent_mask.present() ? rows.agent_mask.As<uint8_t>() : absl::Span<const uint8_t>();
     for (size_t r = 0; r < segment.size(); ++r) {
-      if (is_old[segment[r]] != 0) old += active.empty() ? 1 : active[r];
+      if (version[segment[r]] >= 0) steps[version[segment[r]]] += active.empty() ? 1 : active[r];
     }
   }
-  return old;
+  return steps;
 }
 
 /// Most bytes of fragments that a row, and that an env step without its rows, can take.
@@ -103,7 +103,7 @@ MaxBytes MaxBytesOf(const sample::BatchSchema& schema) {
 }  // namespace
 
 CheckedFragment CheckFragment(sample::MultiAgentBatchPtr batch, const sample::BatchSchema& schema,
-                              const sample::BatchLimits& limits, int64_t max_policy_lag) {
+                              const sample::BatchLimits& limits) {
   CheckedFragment checked;
   checked.status = sample::ValidateBatch(*batch, schema, limits);
   for (const PolicyRows& rows : batch->policies) {
@@ -113,7 +113,8 @@ CheckedFragment CheckFragment(sample::MultiAgentBatchPtr batch, const sample::Ba
   if (checked.status.ok()) {
     checked.lanes = Cover(*batch);
     checked.bytes = Bytes(*batch);
-    checked.agent_steps = batch->num_agent_steps - OldAgentSteps(*batch, max_policy_lag);
+    checked.agent_steps = batch->num_agent_steps;
+    checked.of_clients = OfClients(*batch);
   }
   checked.batch = std::move(batch);
   return checked;

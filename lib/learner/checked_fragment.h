@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,15 +32,16 @@ struct CheckedFragment {
   std::string stale_reason;         ///< of the first of them
   std::vector<LaneCoverage> lanes;  ///< ascending env id; empty for an invalid one
   int64_t bytes = 0;                ///< that it holds in memory
-  int64_t agent_steps = 0;          ///< rows with agent_mask 1 that are young enough to be trained on
-  sample::WorkerId worker;          ///< that handed it in
-  bool own = true;                  ///< its returns are this user's own word (WorkerHello::own)
+  int64_t agent_steps = 0;          ///< rows with agent_mask 1
+  /// Of them what clients decided by themselves with older weights than the fragment's, by the version of these.
+  std::map<int64_t, int64_t> of_clients;
+  sample::WorkerId worker;  ///< that handed it in
+  bool own = true;          ///< its returns are this user's own word (WorkerHello::own)
 };
 
-/// Validates and measures. Pure; the costly part of ingest. Rows made with weights older than the fragment's iteration
-/// minus `max_policy_lag` are too old.
+/// Validates and measures. Pure; the costly part of ingest.
 CheckedFragment CheckFragment(sample::MultiAgentBatchPtr batch, const sample::BatchSchema& schema,
-                              const sample::BatchLimits& limits, int64_t max_policy_lag = 0);
+                              const sample::BatchLimits& limits);
 
 /// At most this many bytes of fragments an env step can take, whatever the agents do; 0 when the schema is empty.
 int64_t MaxBytesPerEnvStep(const sample::BatchSchema& schema);

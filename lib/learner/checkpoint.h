@@ -41,11 +41,16 @@ struct LaneState {
 /// Everything that makes a resumed run equal an uninterrupted one. Plain value, snapshotted by the learner between
 /// updates and written by lib/storage.
 struct LearnerState {
-  int64_t iteration = 0;    ///< updates done
-  int64_t env_steps = 0;    ///< trained
-  int64_t agent_steps = 0;  ///< trained
-  int64_t episodes = 0;     ///< finished
-  double wall_clock_s = 0;  ///< of all learner epochs together
+  int64_t iteration = 0;  ///< updates done, of all feeds together
+  // Where groups do not all take each iteration once; nullopt: as many as updates. Checkpoints of earlier versions do
+  // not know them.
+  std::optional<int64_t> iterations = std::nullopt;  ///< of the sampling plan, that need no further update
+  std::optional<int64_t> version = std::nullopt;     ///< that was published
+  std::map<std::string, int64_t> feed_updates = {};  ///< by FeedSpec::name
+  int64_t env_steps = 0;                             ///< trained
+  int64_t agent_steps = 0;                           ///< trained
+  int64_t episodes = 0;                              ///< finished
+  double wall_clock_s = 0;                           ///< of all learner epochs together
   uint64_t learner_epoch = 0;
   RowCounters rows;
   std::vector<LaneState> lanes;             ///< ascending env_id
@@ -65,6 +70,13 @@ struct LearnerState {
   policy::PolicyTablePtr table;               ///< the policies and their mapping; nullptr: as the run began
   /// By policy slot, with `table`: the policy of the run's configuration that it is trained as.
   std::vector<policy::PolicyId> trained_as;
+
+  int64_t sampled_iterations() const { return iterations.value_or(iteration); }
+  int64_t published_version() const { return version.value_or(iteration); }
+  int64_t updates_of(const std::string& feed) const {
+    const auto found = feed_updates.find(feed);
+    return found == feed_updates.end() ? iteration : found->second;
+  }
 };
 
 /// Writes and reads LearnerState; implemented in lib/storage. Called from the checkpoint thread; may block on the disk.

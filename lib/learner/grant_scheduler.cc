@@ -29,7 +29,8 @@ GrantScheduler::GrantScheduler(const Options& options, uint64_t learner_epoch, i
       lanes_(static_cast<size_t>(options.num_envs)),
       // Unique over the lives of a run, so that nobody takes an old grant for a new one.
       next_grant_id_((learner_epoch << 32) + 1),
-      iteration_(first_iteration),
+      next_iteration_(first_iteration),
+      env_steps_below_{{first_iteration, options.env_steps_before}},
       limit_(options.grant_timeout) {
   for (const LaneState& lane : lanes) {
     if (lane.env_id.value() >= lanes_.size()) continue;
@@ -71,14 +72,24 @@ void GrantScheduler::ExcludeWorker(WorkerId worker) {
 }
 
 void GrantScheduler::TakeAway(Lane& lane) {
-  // The owner may be in an episode of which it has not delivered a row yet.
-  if (!lane.fresh) ++lane.next_episode;
+  // The owner may be in an episode of which it has not delivered a row yet, or in those that are granted to it.
+  if (lane.out > 0) {
+    lane.next_episode = std::max(lane.next_episode, lane.limit);
+  } else if (!lane.fresh) {
+    ++lane.next_episode;
+  }
   lane.owner = 0;
   lane.fresh = true;
 }
 
-void GrantScheduler::SetPublished(int64_t n) {
+void GrantScheduler::SetPublished(int64_t done, int64_t n) {
+  for (int64_t iteration = has_published_ ? done_ + 1 : done; iteration <= done; ++iteration) {
+    version_when_done_[iteration] = n;
+  }
+  version_when_done_.erase(version_when_done_.begin(), version_when_done_.lower_bound(done - options_.max_ahead));
+  env_steps_below_.erase(env_steps_below_.begin(), env_steps_below_.lower_bound(done));
   has_published_ = true;
+  done_ = done;
   published_ = n;
 }
 
@@ -94,14 +105,14 @@ Verdict GrantScheduler::Judge(WorkerId worker, const CheckedFragment& fragment) 
     return Stale(absl::StrCat("grant ", batch.grant.value(), " is over, or not of worker ", worker.value()));
   }
   const OpenGrant& grant = found->second;
-  if (batch.iteration != iteration_) {
+  if (batch.iteration != grant.iteration) {
     return Invalid(
-        absl::StrCat("iteration ", batch.iteration, ", but grant ", batch.grant.value(), " is for ", iteration_));
+        absl::StrCat("iteration ", batch.iteration, ", but grant ", batch.grant.value(), " is for ", grant.iteration));
   }
-  const int64_t oldest = iteration_ - options_.max_policy_lag;
   for (const sample::PolicyRows& rows : batch.policies) {
-    if (rows.version.n < oldest) {
-      return Stale(absl::StrCat("weights version ", rows.version.n, ", iteration ", iteration_, " needs ", oldest));
+    if (rows.version.n < grant.min_version) {
+      return Stale(absl::StrCat("weights version ", rows.version.n, ", iteration ", grant.iteration, " needs ",
+                                grant.min_version));
     }
     const int64_t newest = std::max(published_, publishing_);
     if (rows.version.n > newest) {
@@ -136,7 +147,12 @@ void GrantScheduler::Accept(WorkerId worker, uint64_t sequence, uint64_t waterma
   OpenGrant& grant = grants_.at(fragment.batch->grant.value());
   const int64_t before = std::max<int64_t>(0, grant.granted - grant.delivered);
   grant.delivered += fragment.batch->num_env_steps;
-  agent_steps_ += fragment.agent_steps;
+  Round& round = RoundOf(grant);
+  round.env_steps += fragment.batch->num_env_steps;
+  round.agent_steps += fragment.agent_steps;
+  for (const auto& [version, agent_steps] : fragment.of_clients) {
+    if (version < grant.min_version) round.agent_steps -= agent_steps;  // nobody will train on them
+  }
   outstanding_.at(worker.value()) += std::max<int64_t>(0, grant.granted - grant.delivered) - before;
   for (const LaneCoverage& covered : fragment.lanes) {
     const_cast<GrantedLane*>(FindLane(grant, covered.env_id))->seen += covered.env_steps;
@@ -169,21 +185,39 @@ void GrantScheduler::SettleGrants(uint64_t worker, uint64_t watermark) {
       limit_.Delivered(took);
       standings_.Delivered(worker, took, limit_.Of(grant.granted));
       if (++delivered_grants_ == 1) ShortenLimits();
+      for (const GrantedLane& lane : grant.lanes) EndGrant(LaneOf(lane.env_id));
       grants_.erase(id);
     }
   }
-  MaybeCompleteIteration();
+  CompleteRounds();
 }
 
-void GrantScheduler::MaybeCompleteIteration() {
-  if (!open_ || !grants_.empty()) return;
-  if (std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.ungranted > 0; })) return;
-  if (options_.count_steps_by == CountStepsBy::kAgentSteps && agent_steps_ < options_.train_batch_size) {
-    OpenRound();
-    return;
+GrantScheduler::Round& GrantScheduler::RoundOf(const OpenGrant& grant) {
+  return rounds_[static_cast<size_t>(grant.iteration - rounds_.front().iteration)];
+}
+
+void GrantScheduler::EndGrant(Lane& lane) {
+  if (--lane.out == 0) lane.limit = 0;
+}
+
+void GrantScheduler::CompleteRounds() {
+  for (Round& round : rounds_) {
+    if (round.complete) continue;
+    const bool is_out = std::any_of(grants_.begin(), grants_.end(),
+                                    [&round](const auto& grant) { return grant.second.iteration == round.iteration; });
+    const bool is_owed = std::any_of(round.ungranted.begin(), round.ungranted.end(), [](int32_t n) { return n > 0; });
+    if (is_out || is_owed) continue;
+    if (options_.count_steps_by == CountStepsBy::kAgentSteps && round.agent_steps < options_.train_batch_size) {
+      FillRound(round);
+      continue;
+    }
+    round.complete = true;
   }
-  open_ = false;
-  ++iteration_;
+  while (!rounds_.empty() && rounds_.front().complete) {
+    const Round& round = rounds_.front();
+    env_steps_below_[round.iteration + 1] = env_steps_below_.at(round.iteration) + round.env_steps;
+    rounds_.pop_front();
+  }
 }
 
 void GrantScheduler::Expire(WorkerId worker, std::optional<GrantId> grant) {
@@ -197,7 +231,7 @@ void GrantScheduler::Expire(WorkerId worker, std::optional<GrantId> grant) {
     over.push_back(id);
   }
   for (const uint64_t id : over) FailGrant(id);
-  MaybeCompleteIteration();
+  CompleteRounds();
 }
 
 void GrantScheduler::ExpireIfLive(WorkerId worker, GrantId grant) {
@@ -241,7 +275,7 @@ void GrantScheduler::ExpireOverdue() {
     expired.missing_steps = std::max<int64_t>(0, grant.granted - grant.delivered);
     expired.misses = standings_.Expired(grant.worker, id, grant.counts_from, age_);
   }
-  MaybeCompleteIteration();
+  CompleteRounds();
 }
 
 void GrantScheduler::TakeAwayIdle(uint64_t worker) {
@@ -267,12 +301,14 @@ void GrantScheduler::ExpireGrant(uint64_t id) {
   const OpenGrant& grant = grants_.at(id);
   const std::vector<int32_t> remaining = RemainingSteps(grant);
   for (size_t i = 0; i < grant.lanes.size(); ++i) {
-    Lane& lane = LaneOf(grant.lanes[i].env_id);
-    lane.ungranted = remaining[i];
+    const base::EnvId env_id = grant.lanes[i].env_id;
+    Lane& lane = LaneOf(env_id);
+    RoundOf(grant).ungranted[env_id.value()] += remaining[i];
     lane.fresh = true;
     // The owner may have begun this many episodes: none of them is begun again.
-    lane.next_episode = std::max(lane.next_episode, grant.lanes[i].limit);
+    lane.next_episode = std::max(lane.next_episode, lane.limit);
     lane.floor = lane.next_episode;
+    EndGrant(lane);
   }
   outstanding_.at(grant.worker) -= std::max<int64_t>(0, grant.granted - grant.delivered);
   grants_.erase(id);
@@ -308,22 +344,39 @@ absl::Duration GrantScheduler::NextDeadline() const {
   return first_join_.has_value() ? *first_join_ + options_.join_timeout : absl::InfiniteDuration();
 }
 
-void GrantScheduler::Open() {
-  open_ = true;
-  agent_steps_ = 0;
-  Rebalance();
-  OpenRound();
+bool GrantScheduler::MayOpen() const {
+  if (!has_published_ || next_iteration_ > done_ + options_.max_ahead) return false;
+  if (options_.stop.updates > 0 && next_iteration_ >= options_.stop.updates) return false;
+  if (options_.stop.env_steps == 0) return true;
+  // What is open brings its share at least.
+  const int64_t most_agents = options_.count_steps_by == CountStepsBy::kAgentSteps ? options_.num_agents : 1;
+  int64_t env_steps = env_steps_below_.rbegin()->second;
+  for (const Round& round : rounds_) {
+    env_steps += std::max(round.env_steps, round.complete ? 0 : options_.train_batch_size / most_agents);
+  }
+  return env_steps < options_.stop.env_steps;
 }
 
-void GrantScheduler::OpenRound() {
+void GrantScheduler::Open() {
+  Round& round = rounds_.emplace_back();
+  round.iteration = next_iteration_++;
+  // At a run's start the first version is the oldest that there is.
+  round.min_version = version_when_done_.lower_bound(round.iteration - options_.max_ahead)->second;
+  round.ungranted.resize(lanes_.size());
+  Rebalance();
+  FillRound(round);
+}
+
+void GrantScheduler::FillRound(Round& round) {
   int64_t env_steps = options_.train_batch_size;
   if (options_.count_steps_by == CountStepsBy::kAgentSteps) {
-    env_steps = std::max<int64_t>(options_.num_envs, (options_.train_batch_size - agent_steps_) / options_.num_agents);
+    env_steps =
+        std::max<int64_t>(options_.num_envs, (options_.train_batch_size - round.agent_steps) / options_.num_agents);
   }
   const int64_t share = env_steps / options_.num_envs;
   const int64_t rest = env_steps % options_.num_envs;
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    lanes_[i].ungranted = static_cast<int32_t>(share + (static_cast<int64_t>(i) < rest ? 1 : 0));
+    round.ungranted[i] = static_cast<int32_t>(share + (static_cast<int64_t>(i) < rest ? 1 : 0));
   }
 }
 
@@ -377,21 +430,26 @@ void GrantScheduler::Rebalance() {
 }
 
 void GrantScheduler::AdoptOrphans() {
-  const auto orphan = [](const Lane& lane) { return lane.ungranted > 0 && lane.owner == 0; };
-  if (std::none_of(lanes_.begin(), lanes_.end(), orphan)) return;
-  std::map<uint64_t, int64_t> load = outstanding_;
-  for (const Lane& lane : lanes_) {
-    if (lane.owner != 0) load[lane.owner] += lane.ungranted;
+  std::vector<int64_t> owed(lanes_.size());
+  for (const Round& round : rounds_) {
+    for (size_t i = 0; i < lanes_.size(); ++i) owed[i] += round.ungranted[i];
   }
+  bool any = false;
+  std::map<uint64_t, int64_t> load = outstanding_;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    any = any || (owed[i] > 0 && lanes_[i].owner == 0);
+    if (lanes_[i].owner != 0) load[lanes_[i].owner] += owed[i];
+  }
+  if (!any) return;
   const std::vector<WorkerStandings::Choice> choices = standings_.Select(age_);
-  for (Lane& lane : lanes_) {
-    if (!orphan(lane)) continue;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (owed[i] == 0 || lanes_[i].owner != 0) continue;
     const auto least = std::min_element(choices.begin(), choices.end(), [&load](const auto& a, const auto& b) {
       return std::make_pair(a.misses, load.at(a.worker)) < std::make_pair(b.misses, load.at(b.worker));
     });
-    lane.owner = least->worker;
-    lane.fresh = true;
-    load.at(least->worker) += lane.ungranted;
+    lanes_[i].owner = least->worker;
+    lanes_[i].fresh = true;
+    load.at(least->worker) += owed[i];
   }
 }
 
@@ -404,48 +462,54 @@ std::vector<GrantOrder> GrantScheduler::Schedule(absl::Duration now) {
     if (!all_here && now - *first_join_ < options_.join_timeout) return orders;
     started_ = true;
   }
-  if (!open_) {
-    if (!has_published_ || iteration_ > published_ + options_.max_policy_lag) return orders;
-    Open();
-  }
+  while (MayOpen()) Open();
   AdoptOrphans();
+  for (Round& round : rounds_) GrantRound(round, &orders);
+  return orders;
+}
+
+void GrantScheduler::GrantRound(Round& round, std::vector<GrantOrder>* orders) {
   std::map<uint64_t, GrantOrder> by_worker;
   for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (round.ungranted[i] == 0) continue;
     const Lane& lane = lanes_[i];
-    if (lane.ungranted == 0) continue;
-    by_worker[lane.owner].grant.lanes.push_back(
-        GrantLane{base::EnvId(static_cast<uint32_t>(i)), lane.next_episode, lane.fresh, lane.ungranted});
+    by_worker[lane.owner].grant.lanes.push_back(GrantLane{base::EnvId(static_cast<uint32_t>(i)),
+                                                          std::max(lane.next_episode, lane.limit), lane.fresh,
+                                                          round.ungranted[i]});
   }
   for (auto& [worker, order] : by_worker) {
     order.worker = WorkerId(worker);
     Grant& grant = order.grant;
     grant.id = GrantId(next_grant_id_++);
-    grant.iteration = iteration_;
-    grant.min_version =
-        policy::WeightVersion{learner_epoch_, std::max<int64_t>(0, iteration_ - options_.max_policy_lag)};
+    grant.iteration = round.iteration;
+    grant.min_version = policy::WeightVersion{learner_epoch_, round.min_version};
     grant.complete_episodes = options_.complete_episodes;
     OpenGrant& open = grants_[grant.id.value()];
     open.worker = worker;
+    open.iteration = round.iteration;
+    open.min_version = round.min_version;
     for (const GrantLane& granted : grant.lanes) {
       Lane& lane = LaneOf(granted.env_id);
+      lane.next_episode = granted.next_episode;
       if (lane.fresh) {
-        lane.floor = lane.newest = lane.next_episode;
+        lane.floor = lane.newest = granted.next_episode;
         lane.revision = revision_;
       }
-      const uint32_t limit = lane.next_episode + static_cast<uint32_t>(granted.env_steps) + kSpareEpisodes;
-      open.lanes.push_back(GrantedLane{granted.env_id, granted.env_steps, 0, lane.floor, limit});
+      lane.limit = granted.next_episode + static_cast<uint32_t>(granted.env_steps) + kSpareEpisodes;
+      ++lane.out;
+      open.lanes.push_back(GrantedLane{granted.env_id, granted.env_steps, 0, lane.floor, lane.limit});
       open.granted += granted.env_steps;
-      lane.ungranted = 0;
+      round.ungranted[granted.env_id.value()] = 0;
       lane.fresh = false;
     }
     outstanding_[worker] += open.granted;
     open.sent = age_;
     open.counts_from = standings_.CountFrom(worker, age_);
-    open.limit = standings_.Allow(worker, limit_.Of(open.granted));
+    // What was granted to it before comes first.
+    open.limit = standings_.Allow(worker, limit_.Of(outstanding_[worker]));
     next_due_ = std::min(next_due_, open.due());
-    orders.push_back(std::move(order));
+    orders->push_back(std::move(order));
   }
-  return orders;
 }
 
 std::vector<LaneState> GrantScheduler::Lanes() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -21,11 +22,15 @@ namespace troupe::learner {
 
 /// The sampling plan of on-policy runs: whole rounds of every environment, one iteration after the other.
 ///
-/// One iteration is sampled at a time: iteration k opens when all data of k - 1 has arrived and version k -
-/// max_policy_lag is published. Every environment (lane) owes a fixed number of steps to it. Lanes are spread evenly
-/// over the workers when an iteration opens, moving as few as possible; a lane that moves starts a fresh episode. What
-/// a worker leaves unfinished is granted at once to the others, or to the next that joins, with episode ordinals that
-/// its former owner cannot have used.
+/// Iteration k opens when those below k - max_ahead are done and published, whatever of those after them has arrived:
+/// so up to 1 + max_ahead of them are granted, and a worker that has handed in one goes on with the next without
+/// waiting for the network. Every environment (lane) owes a fixed number of steps to each. Lanes are spread evenly over
+/// the workers when an iteration opens, moving as few as possible; a lane that moves starts a fresh episode. What a
+/// worker leaves unfinished is granted at once to the others, or to the next that joins. Each grant of a lane has
+/// ordinals of episodes of its own, above those of the grants that are out, so that the order in which grants arrive
+/// does not matter.
+///
+/// No iteration opens that the run's stop by env steps or updates leaves no need for.
 ///
 /// Counted by agent steps, nobody knows ahead how many env steps an iteration needs. It is then sampled in rounds: each
 /// grants every environment the same number of env steps (to one), at least one, and as many as could not go beyond the
@@ -39,10 +44,9 @@ namespace troupe::learner {
 ///
 /// Invariants: 1. The accepted steps of a complete iteration are exactly train_batch_size (complete_episodes: at
 /// least); counted by agent steps, at least train_batch_size and fewer than num_envs * num_agents more.
-/// 2. No episode ordinal of a lane is granted to two workers, or twice. 3. A worker has at most one owner's view of a
-/// lane: the lane's grant, if any, belongs to its owner. 4. As long as Advance is called every second, an iteration
-/// waits for no worker longer than for its limit, and for all that never deliver together as WorkerStandings says. Not
-/// thread-safe.
+/// 2. No episode ordinal of a lane is granted to two workers, or twice. 3. A lane's new grants are its owner's. 4. As
+/// long as Advance is called every second, an iteration waits for no worker longer than for its limit, and for all that
+/// never deliver together as WorkerStandings says. Not thread-safe.
 class GrantScheduler final : public SamplingPlan {
  public:
   struct Options {
@@ -50,11 +54,13 @@ class GrantScheduler final : public SamplingPlan {
     int64_t train_batch_size = 1;
     CountStepsBy count_steps_by = CountStepsBy::kEnvSteps;
     int32_t num_agents = 1;  ///< most agent steps of an env step
-    int64_t max_policy_lag = 0;
+    int64_t max_ahead = 0;   ///< iterations beyond those that are done
     bool complete_episodes = false;
     int32_t num_workers = 1;  ///< waited for before the first grant; 0 is 1
     absl::Duration join_timeout = absl::Seconds(10);
     GrantTimeout grant_timeout;
+    StopOptions stop = {};
+    int64_t env_steps_before = 0;  ///< trained on before the first iteration
   };
   static constexpr absl::Duration kLongestGap = absl::Seconds(3);
   static constexpr absl::Duration kTickOfPause = absl::Seconds(1);
@@ -68,7 +74,7 @@ class GrantScheduler final : public SamplingPlan {
   void AddWorker(sample::WorkerId worker, absl::Duration now) override;
   void RemoveWorker(sample::WorkerId worker) override;
   void ExcludeWorker(sample::WorkerId worker) override;
-  void SetPublished(int64_t n) override;
+  void SetPublished(int64_t done, int64_t n) override;
   void SetPublishing(int64_t n) override { publishing_ = n; }
   void SetRevision(int64_t revision) override { revision_ = revision; }
   void Advance(absl::Duration now) override;
@@ -86,7 +92,8 @@ class GrantScheduler final : public SamplingPlan {
   std::vector<ExpiredGrant> TakeExpired() override { return std::exchange(expired_, {}); }
   absl::Duration NextDeadline() const override;
 
-  int64_t first_incomplete() const override { return iteration_; }
+  int64_t first_incomplete() const override { return rounds_.empty() ? next_iteration_ : rounds_.front().iteration; }
+  int64_t EnvStepsBelow(int64_t iteration) const override { return env_steps_below_.lower_bound(iteration)->second; }
   bool closed() const { return closed_; }
   bool started() const override { return started_; }
   std::vector<LaneState> Lanes() const override;
@@ -99,12 +106,22 @@ class GrantScheduler final : public SamplingPlan {
  private:
   struct Lane {
     uint32_t next_episode = 0;
-    uint32_t floor = 0;     ///< lowest ordinal that a fragment of the owner may hold
-    uint64_t owner = 0;     ///< worker id, 0: none
-    bool fresh = true;      ///< the owner has no running episode in it
-    uint32_t newest = 0;    ///< highest ordinal known to be the owner's
-    int64_t revision = 0;   ///< it, and those after it, were mapped by policies of at least this one
-    int32_t ungranted = 0;  ///< steps of the open iteration to grant
+    uint32_t floor = 0;    ///< lowest ordinal that a fragment of the owner may hold
+    uint64_t owner = 0;    ///< worker id, 0: none
+    bool fresh = true;     ///< the owner has no running episode in it
+    uint32_t newest = 0;   ///< highest ordinal known to be the owner's
+    int64_t revision = 0;  ///< it, and those after it, were mapped by policies of at least this one
+    int32_t out = 0;       ///< grants of it that are out, also of former owners
+    uint32_t limit = 0;    ///< above all ordinals of these
+  };
+  /// An open iteration.
+  struct Round {
+    int64_t iteration = 0;
+    int64_t min_version = 0;         ///< that its rows are made with
+    int64_t env_steps = 0;           ///< accepted
+    int64_t agent_steps = 0;         ///< accepted
+    bool complete = false;           ///< all has arrived; it waits for the iterations before it
+    std::vector<int32_t> ungranted;  ///< by env id
   };
   struct GrantedLane {
     base::EnvId env_id;
@@ -115,6 +132,8 @@ class GrantScheduler final : public SamplingPlan {
   };
   struct OpenGrant {
     uint64_t worker = 0;
+    int64_t iteration = 0;
+    int64_t min_version = 0;
     std::vector<GrantedLane> lanes;  ///< ascending env id
     int64_t granted = 0;
     int64_t delivered = 0;
@@ -129,9 +148,16 @@ class GrantScheduler final : public SamplingPlan {
   Lane& LaneOf(base::EnvId env_id) { return lanes_[env_id.value()]; }
   /// Ends the owner's right to the lane; its next episode is one the owner cannot have begun.
   static void TakeAway(Lane& lane);
+  /// Whether the next iteration may be sampled now.
+  bool MayOpen() const;
   void Open();
   /// Every lane owes its share of what the iteration still needs.
-  void OpenRound();
+  void FillRound(Round& round);
+  Round& RoundOf(const OpenGrant& grant);
+  /// A grant of the lane is over.
+  static void EndGrant(Lane& lane);
+  /// The grants of what is to be granted of the round.
+  void GrantRound(Round& round, std::vector<GrantOrder>* orders);
   void Rebalance();
   /// Gives every orphan to the worker with the least to do.
   void AdoptOrphans();
@@ -143,26 +169,30 @@ class GrantScheduler final : public SamplingPlan {
   void ShortenLimits();
   /// Lanes of the worker that no live grant of it has.
   void TakeAwayIdle(uint64_t worker);
-  /// Ends grants of which everything up to the last fragment has its disposition; completes the iteration.
+  /// Ends grants of which everything up to the last fragment has its disposition; completes iterations.
   void SettleGrants(uint64_t worker, uint64_t watermark);
-  void MaybeCompleteIteration();
+  void CompleteRounds();
   std::vector<int32_t> RemainingSteps(const OpenGrant& grant) const;
   const GrantedLane* FindLane(const OpenGrant& grant, base::EnvId env_id) const;
 
   const Options options_;
   const uint64_t learner_epoch_;
   std::vector<Lane> lanes_;                  ///< by env id
-  std::map<uint64_t, OpenGrant> grants_;     ///< of the open iteration, by grant id
+  std::deque<Round> rounds_;                 ///< open, ascending and without a gap
+  std::map<uint64_t, OpenGrant> grants_;     ///< of the open iterations, by grant id
   std::map<uint64_t, int64_t> outstanding_;  ///< live workers -> granted steps that have not arrived
   uint64_t next_grant_id_;
-  int64_t revision_ = 0;     ///< of the policies
-  int64_t iteration_;        ///< open, or the next to open
-  int64_t agent_steps_ = 0;  ///< accepted, of the open iteration
-  bool open_ = false;
+  int64_t revision_ = 0;    ///< of the policies
+  int64_t next_iteration_;  ///< to open
+  /// From the last SetPublished on, by iteration: env steps of the run below it.
+  std::map<int64_t, int64_t> env_steps_below_;
   bool started_ = false;
   bool closed_ = false;
   bool has_published_ = false;
-  int64_t published_ = 0;
+  int64_t done_ = 0;       ///< iterations below it were trained on
+  int64_t published_ = 0;  ///< the newest version
+  /// By iteration the version that was out when those below it had been trained on; as far back as the lag reaches.
+  std::map<int64_t, int64_t> version_when_done_;
   int64_t publishing_ = 0;
   std::optional<absl::Duration> first_join_;
 

@@ -27,7 +27,7 @@ class GrantSchedulerTest : public testing::Test {
     options_.num_envs = num_envs;
     options_.train_batch_size = batch;
     options_.num_workers = num_workers;
-    options_.max_policy_lag = lag;
+    options_.max_ahead = lag;
     scheduler_ = std::make_unique<GrantScheduler>(options_, kEpoch, 0, std::vector<LaneState>{});
   }
   void Join(uint64_t worker) { scheduler_->AddWorker(WorkerId(worker), kNow); }
@@ -82,7 +82,7 @@ class GrantSchedulerTest : public testing::Test {
 
 TEST_F(GrantSchedulerTest, StartsWhenAllHaveJoinedOrTheTimeIsUp) {
   Make(4, 40, 2);
-  scheduler_->SetPublished(0);
+  scheduler_->SetPublished(0, 0);
   EXPECT_TRUE(Schedule().empty());
   EXPECT_EQ(scheduler_->NextDeadline(), absl::InfiniteDuration());
   Join(1);
@@ -94,7 +94,7 @@ TEST_F(GrantSchedulerTest, StartsWhenAllHaveJoinedOrTheTimeIsUp) {
       << "when the grant has been out for too long";
 
   Make(4, 40, 2);
-  scheduler_->SetPublished(0);
+  scheduler_->SetPublished(0, 0);
   Join(1);
   Join(2);
   EXPECT_EQ(Schedule().size(), 2u);
@@ -102,7 +102,7 @@ TEST_F(GrantSchedulerTest, StartsWhenAllHaveJoinedOrTheTimeIsUp) {
 
 TEST_F(GrantSchedulerTest, TheFirstWorkerLeavingStopsTheJoinClock) {
   Make(4, 40, 2);
-  scheduler_->SetPublished(0);
+  scheduler_->SetPublished(0, 0);
   Join(1);
   scheduler_->RemoveWorker(WorkerId(1));
   EXPECT_EQ(scheduler_->NextDeadline(), absl::InfiniteDuration());
@@ -112,7 +112,7 @@ TEST_F(GrantSchedulerTest, TheFirstWorkerLeavingStopsTheJoinClock) {
 
 TEST_F(GrantSchedulerTest, GrantsAddUpToTheBatchAndSayEverything) {
   Make(4, 42, 2);
-  scheduler_->SetPublished(0);
+  scheduler_->SetPublished(0, 0);
   Join(7);
   Join(9);
   const auto orders = Schedule();
@@ -148,7 +148,7 @@ TEST_F(GrantSchedulerTest, AgentStepsAreSampledInRoundsUntilThereAreEnough) {
     rollouts_.clear();
     sequences_.clear();
     Make(3, 60, workers);
-    scheduler_->SetPublished(0);
+    scheduler_->SetPublished(0, 0);
     for (int i = 0; i < workers; ++i) Join(static_cast<uint64_t>(i) + 1);
     rounds.emplace_back();
     int64_t agent_steps = 0;
@@ -178,13 +178,14 @@ TEST_F(GrantSchedulerTest, AgentStepsAreSampledInRoundsUntilThereAreEnough) {
 }
 
 TEST_F(GrantSchedulerTest, AgentStepsThatAreTooOldCountNothing) {
-  // A row decided with the weights of the last iteration ends up in this one's fragment, and not in its batch.
+  // A row that a client decided with the weights of the last iteration ends up in this one's fragment, and not in its
+  // batch.
   options_.count_steps_by = CountStepsBy::kAgentSteps;
   options_.num_agents = 2;
   rollout_options_.ready_probability = 0.4;
   rollout_options_.min_episode_steps = rollout_options_.max_episode_steps = 1000;
   Make(1, 20, 1);
-  scheduler_->SetPublished(0);
+  scheduler_->SetPublished(0, 0);
   Join(1);
   int64_t too_old = 0;
   for (int64_t iteration = 0; iteration < 20; ++iteration) {
@@ -193,15 +194,19 @@ TEST_F(GrantSchedulerTest, AgentStepsThatAreTooOldCountNothing) {
       for (const GrantOrder& order : Schedule()) {
         for (const auto& fragment : Play(order, iteration)) {
           const CheckedFragment checked = Check(fragment);
-          young += checked.agent_steps;
-          too_old += fragment->num_agent_steps - checked.agent_steps;
+          int64_t old = 0;
+          for (const auto& [version, agent_steps] : checked.of_clients) {
+            if (version < order.grant.min_version.n) old += agent_steps;
+          }
+          young += checked.agent_steps - old;
+          too_old += old;
           EXPECT_EQ(Deliver(1, fragment).disposition, Disposition::kAccepted);
         }
       }
     }
     EXPECT_GE(young, 20);
     EXPECT_LT(young, 20 + 2);
-    scheduler_->SetPublished(iteration + 1);
+    scheduler_->SetPublished(iteration + 1, iteration + 1);
   }
   EXPECT_GT(too_old, 0);
 }
@@ -210,11 +215,11 @@ TEST_F(GrantSchedulerTest, LagZeroWaitsForThePublishedVersion) {
   Make(2, 20, 1);
   Join(1);
   EXPECT_TRUE(Schedule().empty()) << "nothing is published";
-  scheduler_->SetPublished(0);
+  scheduler_->SetPublished(0, 0);
   PlayAndDeliver(Schedule(), 0);
   EXPECT_EQ(scheduler_->first_incomplete(), 1);
   EXPECT_TRUE(Schedule().empty());
-  scheduler_->SetPublished(1);
+  scheduler_->SetPublished(1, 1);
   const auto orders = Schedule();
   ASSERT_EQ(orders.size(), 1u);
   EXPECT_EQ(orders[0].grant.iteration, 1);
@@ -225,28 +230,101 @@ TEST_F(GrantSchedulerTest, LagZeroWaitsForThePublishedVersion) {
   }
 }
 
-TEST_F(GrantSchedulerTest, LagOneSamplesOneIterationAhead) {
+TEST_F(GrantSchedulerTest, AsManyIterationsAreOutAsTheLagAllows) {
   Make(2, 20, 1, /*lag=*/1);
   Join(1);
-  scheduler_->SetPublished(0);
-  PlayAndDeliver(Schedule(), 0);
+  scheduler_->SetPublished(0, 0);
   auto orders = Schedule();
-  ASSERT_EQ(orders.size(), 1u) << "during update 0";
-  EXPECT_EQ(orders[0].grant.iteration, 1);
-  EXPECT_EQ(orders[0].grant.min_version.n, 0);
-  PlayAndDeliver(orders, 0);
-  EXPECT_EQ(scheduler_->first_incomplete(), 2);
+  ASSERT_EQ(orders.size(), 2u) << "both before anything has arrived";
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(orders[i].grant.iteration, static_cast<int64_t>(i));
+    EXPECT_EQ(orders[i].grant.min_version.n, 0);
+  }
+  EXPECT_TRUE(orders[0].grant.lanes[0].fresh);
+  EXPECT_FALSE(orders[1].grant.lanes[0].fresh) << "the episode goes on";
+  EXPECT_EQ(scheduler_->outstanding_steps_of(WorkerId(1)), 40);
+  PlayAndDeliver({orders[0]}, 0);
+  EXPECT_EQ(scheduler_->first_incomplete(), 1);
   EXPECT_TRUE(Schedule().empty()) << "iteration 2 needs version 1";
-  scheduler_->SetPublished(1);
-  orders = Schedule();
-  ASSERT_EQ(orders.size(), 1u);
-  EXPECT_EQ(orders[0].grant.min_version.n, 1);
+  scheduler_->SetPublished(1, 1);
+  const auto next = Schedule();
+  ASSERT_EQ(next.size(), 1u) << "while iteration 1 is out";
+  EXPECT_EQ(next[0].grant.iteration, 2);
+  EXPECT_EQ(next[0].grant.min_version.n, 1);
+  PlayAndDeliver({orders[1]}, 0);
+  PlayAndDeliver(next, 1);
+  EXPECT_EQ(scheduler_->first_incomplete(), 3);
+  EXPECT_EQ(scheduler_->outstanding_steps_of(WorkerId(1)), 0);
+}
+
+TEST_F(GrantSchedulerTest, AnIterationThatIsWholeWaitsForTheOneBefore) {
+  Make(2, 20, 2, /*lag=*/1);
+  Join(1);
+  Join(2);
+  scheduler_->SetPublished(0, 0);
+  const auto orders = Schedule();
+  ASSERT_EQ(orders.size(), 4u);
+  PlayAndDeliver({orders[0], orders[2], orders[3]}, 0);
+  EXPECT_EQ(scheduler_->first_incomplete(), 0) << "worker 2 owes its half of the first";
+  PlayAndDeliver({orders[1]}, 0);
+  EXPECT_EQ(scheduler_->first_incomplete(), 2);
+}
+
+TEST_F(GrantSchedulerTest, NoOrdinalOfALaneIsGrantedTwiceWhileGrantsAreOut) {
+  Make(4, 40, 1, /*lag=*/2);
+  Join(1);
+  scheduler_->SetPublished(0, 0);
+  auto orders = Schedule();
+  ASSERT_EQ(orders.size(), 3u);
+  Join(2);
+  scheduler_->SetPublished(1, 1);  // half of the lanes move to worker 2, though three grants of each are out
+  for (const GrantOrder& order : Schedule()) orders.push_back(order);
+  ASSERT_EQ(orders.size(), 5u);
+  scheduler_->RemoveWorker(WorkerId(1));  // all it had goes to worker 2
+  for (const GrantOrder& order : Schedule()) orders.push_back(order);
+  struct Ordinals {
+    uint32_t first, limit;
+    uint64_t worker;
+  };
+  std::map<uint32_t, std::vector<Ordinals>> by_lane;
+  for (const GrantOrder& order : orders) {
+    for (const sample::GrantLane& lane : order.grant.lanes) {
+      const auto steps = static_cast<uint32_t>(lane.env_steps);
+      by_lane[lane.env_id.value()].push_back({lane.next_episode, lane.next_episode + steps, order.worker.value()});
+    }
+  }
+  for (const auto& [env_id, grants] : by_lane) {
+    EXPECT_GE(grants.size(), 4u);
+    for (size_t i = 1; i < grants.size(); ++i) {
+      EXPECT_GE(grants[i].first, grants[i - 1].limit) << "env " << env_id << ", grant " << i;
+    }
+  }
+}
+
+TEST_F(GrantSchedulerTest, NoMoreIterationsAreOpenedThanTheStopNeeds) {
+  options_.stop.env_steps = 50;
+  options_.env_steps_before = 10;
+  Make(2, 20, 1, /*lag=*/5);
+  Join(1);
+  scheduler_->SetPublished(0, 0);
+  EXPECT_EQ(Schedule().size(), 2u) << "of 20 env steps each";
+  options_.stop = {.updates = 3};
+  Make(2, 20, 1, /*lag=*/5);
+  Join(1);
+  scheduler_->SetPublished(0, 0);
+  auto orders = Schedule();
+  EXPECT_EQ(orders.size(), 3u);
+  // What expires is granted again all the same.
+  scheduler_->Expire(WorkerId(1), orders[0].grant.id);
+  const auto again = Schedule();
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].grant.iteration, 0);
 }
 
 TEST_F(GrantSchedulerTest, ADeadWorkersRestGoesToTheOthersWithNewOrdinals) {
   rollout_options_.max_ticks_per_fragment = 4;
   Make(4, 40, 2);
-  scheduler_->SetPublished(0);
+  scheduler_->SetPublished(0, 0);
   Join(1);
   Join(2);
   const auto orders = Schedule();
@@ -271,7 +349,7 @@ TEST_F(GrantSchedulerTest, ADeadWorkersRestGoesToTheOthersWithNewOrdinals) {
 
 TEST_F(GrantSchedulerTest, AReplacementGetsOrphansAtOnce) {
   Make(4, 40, 2);
-  scheduler_->SetPublished(0);
+  scheduler_->SetPublished(0, 0);
   Join(1);
   Join(2);
   const auto orders = Schedule();
@@ -288,7 +366,7 @@ TEST_F(GrantSchedulerTest, AReplacementGetsOrphansAtOnce) {
 
 TEST_F(GrantSchedulerTest, LanesMoveAsLittleAsTheyCan) {
   Make(10, 100, 2);
-  scheduler_->SetPublished(0);
+  scheduler_->SetPublished(0, 0);
   Join(1);
   Join(2);
   auto orders = Schedule();
@@ -298,7 +376,7 @@ TEST_F(GrantSchedulerTest, LanesMoveAsLittleAsTheyCan) {
     for (const auto& lane : order.grant.lanes) owner[lane.env_id] = order.worker.value();
   }
   Join(3);
-  scheduler_->SetPublished(1);
+  scheduler_->SetPublished(1, 1);
   orders = Schedule();
   std::multiset<size_t> sizes;
   int moved = 0;
@@ -316,7 +394,7 @@ TEST_F(GrantSchedulerTest, LanesMoveAsLittleAsTheyCan) {
 
 TEST_F(GrantSchedulerTest, AWorkerTooManyWaits) {
   Make(2, 20, 1);
-  scheduler_->SetPublished(0);
+  scheduler_->SetPublished(0, 0);
   Join(1);
   Join(2);
   Join(3);
@@ -326,7 +404,7 @@ TEST_F(GrantSchedulerTest, AWorkerTooManyWaits) {
 
 TEST_F(GrantSchedulerTest, FewerStepsThanEnvironments) {
   Make(5, 3, 1);
-  scheduler_->SetPublished(0);
+  scheduler_->SetPublished(0, 0);
   Join(1);
   const auto orders = Schedule();
   ASSERT_EQ(orders.size(), 1u);
@@ -339,21 +417,21 @@ TEST_F(GrantSchedulerTest, CompleteEpisodesMayDeliverMore) {
   Make(2, 16, 1);
   options_.complete_episodes = true;
   scheduler_ = std::make_unique<GrantScheduler>(options_, kEpoch, 0, std::vector<LaneState>{});
-  scheduler_->SetPublished(0);
+  scheduler_->SetPublished(0, 0);
   Join(1);
   const auto orders = Schedule();
   EXPECT_TRUE(orders[0].grant.complete_episodes);
   PlayAndDeliver(orders, 0);  // 8 steps each, to the end of the second episode: 10
   EXPECT_EQ(scheduler_->first_incomplete(), 1);
   EXPECT_EQ(scheduler_->outstanding_steps_of(WorkerId(1)), 0);
-  scheduler_->SetPublished(1);
+  scheduler_->SetPublished(1, 1);
   EXPECT_EQ(Schedule()[0].grant.lanes[0].next_episode, 2u);
 }
 
 TEST_F(GrantSchedulerTest, ARefusedFragmentsStepsAreGrantedAgain) {
   rollout_options_.max_ticks_per_fragment = 5;
   Make(2, 20, 1);
-  scheduler_->SetPublished(0);
+  scheduler_->SetPublished(0, 0);
   Join(1);
   const auto orders = Schedule();
   const auto fragments = Play(orders[0], 0);
@@ -374,7 +452,7 @@ TEST_F(GrantSchedulerTest, ARefusedFragmentsStepsAreGrantedAgain) {
 TEST_F(GrantSchedulerTest, AGrantThatEndsShortIsGrantedAgain) {
   rollout_options_.max_ticks_per_fragment = 5;
   Make(2, 20, 1);
-  scheduler_->SetPublished(0);
+  scheduler_->SetPublished(0, 0);
   Join(1);
   const auto fragments = Play(Schedule()[0], 0);
   ASSERT_EQ(Deliver(1, fragments[1]).disposition, Disposition::kAccepted);  // the last; the first never comes
@@ -387,7 +465,7 @@ TEST_F(GrantSchedulerTest, AGrantThatEndsShortIsGrantedAgain) {
 TEST_F(GrantSchedulerTest, TheLastFragmentMayComeFirst) {
   rollout_options_.max_ticks_per_fragment = 5;
   Make(2, 20, 1);
-  scheduler_->SetPublished(0);
+  scheduler_->SetPublished(0, 0);
   Join(1);
   const auto fragments = Play(Schedule()[0], 0);
   scheduler_->Accept(WorkerId(1), /*sequence=*/2, /*watermark=*/0, Check(fragments[1]));
@@ -401,11 +479,10 @@ TEST_F(GrantSchedulerTest, TheLastFragmentMayComeFirst) {
 TEST_F(GrantSchedulerTest, VerdictsOnWhatDoesNotFit) {
   Make(2, 20, 1, /*lag=*/1);
   Join(1);
-  scheduler_->SetPublished(0);
-  PlayAndDeliver(Schedule(), 0);
-  scheduler_->SetPublished(1);
-  PlayAndDeliver(Schedule(), 1);
-  scheduler_->SetPublished(2);
+  scheduler_->SetPublished(0, 0);
+  PlayAndDeliver(Schedule(), 0);  // iterations 0 and 1
+  scheduler_->SetPublished(1, 1);
+  scheduler_->SetPublished(2, 2);
   const auto orders = Schedule();  // iteration 2: versions 1 and 2
   const auto judge = [&](auto change, uint64_t worker = 1, int64_t version = 2) {
     const auto whole = rollouts_[1].get();
@@ -462,7 +539,7 @@ TEST_F(GrantSchedulerTest, VerdictsOnWhatDoesNotFit) {
 TEST_F(GrantSchedulerTest, FailedEpisodesHaveOrdinalsToo) {
   Make(1, 3, 1);
   Join(1);
-  scheduler_->SetPublished(0);
+  scheduler_->SetPublished(0, 0);
   const auto orders = Schedule();
   auto batch = std::const_pointer_cast<sample::MultiAgentBatch>(Play(orders[0], 0)[0]);
   batch->episodes[0].episode = 3 + GrantScheduler::kSpareEpisodes;
@@ -474,7 +551,7 @@ TEST_F(GrantSchedulerTest, FailedEpisodesHaveOrdinalsToo) {
 
 TEST_F(GrantSchedulerTest, ClosedGrantsNothing) {
   Make(2, 20, 1);
-  scheduler_->SetPublished(0);
+  scheduler_->SetPublished(0, 0);
   Join(1);
   const auto orders = Schedule();
   scheduler_->Close();
@@ -489,7 +566,7 @@ TEST_F(GrantSchedulerTest, ContinuesTheOrdinalsOfARestoredRun) {
   scheduler_ = std::make_unique<GrantScheduler>(
       options_, kEpoch, 5, std::vector<LaneState>{{base::EnvId(0), 12}, {base::EnvId(1), 30}, {base::EnvId(8), 1}});
   Join(1);
-  scheduler_->SetPublished(5);
+  scheduler_->SetPublished(5, 5);
   const auto orders = Schedule();
   EXPECT_EQ(orders[0].grant.iteration, 5);
   EXPECT_EQ(orders[0].grant.lanes[0].next_episode, 12u);
@@ -505,7 +582,7 @@ TEST_F(GrantSchedulerTest, KnowsWhoMayPlayByOlderPolicies) {
   using Owners = std::vector<WorkerId>;
   rollout_options_.min_episode_steps = rollout_options_.max_episode_steps = 8;
   Make(2, 10, 1);
-  scheduler_->SetPublished(0);
+  scheduler_->SetPublished(0, 0);
   Join(1);
   EXPECT_EQ(scheduler_->OwnersOfOlderEpisodes(1), Owners()) << "nobody has begun";
   PlayAndDeliver(Schedule(), 0);
@@ -513,7 +590,7 @@ TEST_F(GrantSchedulerTest, KnowsWhoMayPlayByOlderPolicies) {
   EXPECT_EQ(scheduler_->OwnersOfOlderEpisodes(1), Owners{WorkerId(1)});
   EXPECT_EQ(scheduler_->OwnersOfOlderEpisodes(0), Owners());
   // In the next grant the episodes go on, and others begin: those that its fragments show are of its policies.
-  scheduler_->SetPublished(1);
+  scheduler_->SetPublished(1, 1);
   const auto orders = Schedule();
   ASSERT_EQ(orders.size(), 1u);
   for (const auto& fragment : Play(orders[0], 1)) {
@@ -527,7 +604,7 @@ TEST_F(GrantSchedulerTest, KnowsWhoMayPlayByOlderPolicies) {
   scheduler_->RemoveWorker(WorkerId(1));
   EXPECT_EQ(scheduler_->OwnersOfOlderEpisodes(2), Owners());
   scheduler_->SetRevision(2);
-  scheduler_->SetPublished(2);
+  scheduler_->SetPublished(2, 2);
   Join(2);
   EXPECT_EQ(Schedule().size(), 1u);
   EXPECT_EQ(scheduler_->OwnersOfOlderEpisodes(2), Owners());

@@ -15,7 +15,7 @@ using sample::FragmentAck;
 
 Ingest::Ingest(int64_t budget_bytes, SamplingPlan* plan, Accounting* accounting, std::vector<Feed> feeds)
     : budget_bytes_(budget_bytes), plan_(plan), accounting_(accounting), feeds_(std::move(feeds)) {
-  TROUPE_CHECK(!feeds_.empty() && feeds_[0].groups.empty());
+  TROUPE_CHECK(!feeds_.empty());
 }
 
 absl::Status Ingest::CheckBudget(const LearnerOptions& options, const sample::BatchSchema& schema,
@@ -69,8 +69,7 @@ absl::StatusOr<FragmentAck> Ingest::Offer(sample::WorkerId worker, SequenceTrack
   if (accepted && held_bytes_ + fragment.bytes > budget_bytes_) {
     const absl::Status full = absl::ResourceExhaustedError(
         absl::StrCat("fragments hold ", held_bytes_, " of ", budget_bytes_, " bytes, this one has ", fragment.bytes));
-    bool only_open = selections_ == 0;
-    for (size_t feed = 0; feed < feeds_.size(); ++feed) only_open = only_open && NumReady(feed) <= 0;
+    const bool only_open = selections_ == 0 && NumReady() <= 0;
     if (only_open && stuck_.ok()) {
       stuck_ = absl::ResourceExhaustedError(absl::StrCat("ingest_budget_bytes is too small for iteration ",
                                                          plan_->first_incomplete(), ": ", full.message()));
@@ -128,8 +127,29 @@ void Ingest::LetGo(KeptFragment& fragment) {
 bool Ingest::Feeds(size_t feed, policy::PolicySlot policy) const {
   const policy::GroupId* const group = accounting_->FindGroup(policy);
   if (group == nullptr) return false;
-  if (feed > 0) return feeds_[feed].groups.count(*group) > 0;
+  if (!feeds_[feed].groups.empty()) return feeds_[feed].groups.count(*group) > 0;
   return std::none_of(feeds_.begin(), feeds_.end(), [group](const Feed& one) { return one.groups.count(*group) > 0; });
+}
+
+std::optional<size_t> Ingest::FindReady(size_t from) const {
+  for (size_t i = 0; i < feeds_.size(); ++i) {
+    const size_t feed = (from + i) % feeds_.size();
+    if (NumReady(feed) > 0) return feed;
+  }
+  return std::nullopt;
+}
+
+int64_t Ingest::NumReady() const {
+  int64_t ready = 0;
+  for (size_t feed = 0; feed < feeds_.size(); ++feed) ready += std::max<int64_t>(0, NumReady(feed));
+  return ready;
+}
+
+int64_t Ingest::Done() const {
+  const int64_t first_incomplete = plan_->first_incomplete();
+  int64_t done = first_incomplete;
+  for (const Feed& feed : feeds_) done = std::min(done, feed.source->Done(first_incomplete));
+  return done;
 }
 
 std::vector<PolicyRowCount> Ingest::TakeUnused(size_t feed, KeptFragment& fragment) {

@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,7 +26,7 @@ namespace troupe::learner {
 /// A source, and whom it feeds.
 struct Feed {
   std::unique_ptr<BatchSource> source;
-  std::set<policy::GroupId> groups = {};  ///< of the first feed none: it has all that no other has
+  std::set<policy::GroupId> groups = {};  ///< none: it has all that no other has
 };
 
 /// Gives every fragment its disposition, hands the accepted ones to the batch sources, and books what becomes of their
@@ -35,7 +37,8 @@ struct Feed {
 /// whichever batch has them first, and evicted when nobody has their fragment any longer.
 class Ingest {
  public:
-  /// Plan and accounting must outlive it. `feeds`: at least one; no group stands in two.
+  /// Plan and accounting must outlive it. `feeds`: at least one, and one without groups at most; no group stands in
+  /// two.
   Ingest(int64_t budget_bytes, SamplingPlan* plan, Accounting* accounting, std::vector<Feed> feeds);
 
   /// INVALID_ARGUMENT unless the budget holds (1 + max_policy_lag) train batches and one fragment a worker.
@@ -52,6 +55,16 @@ class Ingest {
                                                        uint64_t sequence, const std::string& reason);
 
   size_t num_feeds() const { return feeds_.size(); }
+  /// Groups have come, or are gone: those that the feed has now.
+  void SetGroups(size_t feed, std::set<policy::GroupId> groups) { feeds_[feed].groups = std::move(groups); }
+  /// Whether the feed trains the policy.
+  bool Feeds(size_t feed, policy::PolicySlot policy) const;
+  /// A feed whose next batch is ready, the first from `from` on, around; nullopt: none is.
+  std::optional<size_t> FindReady(size_t from) const;
+  /// Batches that all sources could give now.
+  int64_t NumReady() const;
+  /// What SamplingPlan::SetPublished is told: the sources' least. Between two batches.
+  int64_t Done() const;
   /// Batches that a source could give now.
   int64_t NumReady(size_t feed) const { return feeds_[feed].source->NumReady(plan_->first_incomplete()); }
   /// What its next batch is made of. Only while one is ready. The bytes stay charged until Release.
@@ -79,8 +92,6 @@ class Ingest {
   void Keep(KeptFragmentPtr fragment);
   /// One holder less; what nobody has is charged no longer.
   void LetGo(KeptFragment& fragment);
-  /// Whether the rows' fate is the source's to decide.
-  bool Feeds(size_t feed, policy::PolicySlot policy) const;
   /// Rows that were in no batch and never will be, as the source does not keep the fragment any longer; from now on
   /// they are counted.
   std::vector<PolicyRowCount> TakeUnused(size_t feed, KeptFragment& fragment);

@@ -30,7 +30,7 @@ class IngestTest : public testing::Test {
     feeds[0].source = std::make_unique<IterationSource>(0);
     ingest_ = std::make_unique<Ingest>(budget_bytes, scheduler_.get(), accounting_.get(), std::move(feeds));
     scheduler_->AddWorker(WorkerId(1), absl::ZeroDuration());
-    scheduler_->SetPublished(0);
+    scheduler_->SetPublished(0, 0);
     sample::FakeRolloutOptions rollout_options;
     rollout_options.max_ticks_per_fragment = 5;
     rollout_ = std::make_unique<sample::FakeRollout>(schema_, rollout_options);
@@ -152,7 +152,7 @@ TEST_F(IngestTest, AFullBudgetWithABatchToTrainIsNotStuck) {
   Make(batch_bytes);
   ASSERT_EQ(Offer(1, fragments_[0])->disposition, Disposition::kAccepted);
   ASSERT_EQ(Offer(2, fragments_[1])->disposition, Disposition::kAccepted);
-  scheduler_->SetPublished(1);
+  scheduler_->SetPublished(1, 1);
   Sample();
   EXPECT_EQ(Offer(3, fragments_[0]).status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(ingest_->stuck().ok()) << "iteration 0 waits";

@@ -10,7 +10,6 @@
 #include "absl/status/status.h"
 #include "lib/base/clock.h"
 #include "lib/base/metric_sink.h"
-#include "lib/learner/batch_source.h"
 #include "lib/learner/checkpoint.h"
 #include "lib/learner/learner_options.h"
 #include "lib/learner/ports.h"
@@ -43,9 +42,6 @@ struct LearnerConfig {
   std::optional<Score> best_by;  ///< nullopt: the sum, until agents' rewards differ, and nothing from then on
 };
 
-/// Makes what a run is trained from, whose first batch is of that iteration of the sampling plan, or of a later one.
-using SourceFactory = std::function<std::unique_ptr<BatchSource>(int64_t iteration)>;
-
 /// What a learner works with; everything must outlive it.
 struct LearnerDeps {
   Trainer* trainer = nullptr;
@@ -55,7 +51,6 @@ struct LearnerDeps {
   base::Clock* clock = &base::Clock::Real();
   tensor::TensorAllocator* allocator = &tensor::TensorAllocator::Pageable();  ///< of the training buffers
   TrainChooser* chooser = nullptr;  ///< of the policies that an update changes; nullptr: all that train
-  SourceFactory make_source = {};   ///< called under RunState's lock; empty: an IterationSource
 };
 
 /// What a Step did.

@@ -195,6 +195,13 @@ absl::Status RunPolicies::ChangePolicies(const PolicyTablePtr& next, TableChange
   }
   base::MutexLock lock(&run_.mutex);
   run_.view = view;
+  // Each new policy trains as another does: there is no feed that the run did not begin with.
+  for (const FeedSpec& feed : deps_.trainer->Feeds()) {
+    const auto found = std::find_if(run_.feeds.begin(), run_.feeds.end(),
+                                    [&feed](const FeedSpec& of_run) { return of_run.name == feed.name; });
+    TROUPE_CHECK(found != run_.feeds.end());
+    run_.ingest->SetGroups(static_cast<size_t>(found - run_.feeds.begin()), feed.groups);
+  }
   run_.plan->SetRevision(next->revision());
   run_.accounting.SetGroups(GroupOfSlots(groups_, *next));
   return absl::OkStatus();

@@ -1,28 +1,53 @@
 #include "lib/learner/run_state.h"
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "lib/base/line_quota.h"
 #include "lib/base/log.h"
 #include "lib/learner/grant_scheduler.h"
 #include "lib/learner/iteration_source.h"
+#include "lib/learner/learn_groups.h"
 
 namespace troupe::learner {
 namespace {
 
-std::unique_ptr<SamplingPlan> MakePlan(const LearnerConfig& config, int64_t iteration,
-                                       const std::vector<LaneState>& lanes) {
+/// The trainer's, and the run's own for groups that are in none of them.
+std::vector<FeedSpec> AllFeeds(const LearnerConfig& config, const Trainer& trainer, const policy::PolicyTable& table) {
+  std::vector<FeedSpec> feeds = trainer.Feeds();
+  std::set<policy::GroupId> fed;
+  for (const FeedSpec& feed : feeds) fed.insert(feed.groups.begin(), feed.groups.end());
+  const std::vector<policy::LearnGroup> groups = GroupsOf(trainer, table);
+  const bool all_fed = std::all_of(groups.begin(), groups.end(),
+                                   [&fed](const policy::LearnGroup& group) { return fed.count(group.id) > 0; });
+  if (!feeds.empty() && all_fed) return feeds;
+  feeds.insert(feeds.begin(),
+               FeedSpec{.name = "",
+                        .max_policy_lag = config.options.max_policy_lag,
+                        .max_ahead = config.options.max_policy_lag,
+                        .make_source = [](int64_t iteration) { return std::make_unique<IterationSource>(iteration); }});
+  return feeds;
+}
+
+std::unique_ptr<SamplingPlan> MakePlan(const LearnerConfig& config, const std::vector<FeedSpec>& feeds,
+                                       const LearnerState& start) {
   GrantScheduler::Options options;
   options.num_envs = config.options.num_envs;
   options.train_batch_size = config.options.train_batch_size;
   options.count_steps_by = config.options.count_steps_by;
   options.num_agents = static_cast<int32_t>(config.schema.agent_ids.size());
-  options.max_policy_lag = config.options.max_policy_lag;
+  options.max_ahead = feeds.front().max_ahead;
+  for (const FeedSpec& feed : feeds) options.max_ahead = std::min(options.max_ahead, feed.max_ahead);
   options.complete_episodes = config.options.complete_episodes;
   options.num_workers = config.options.num_workers;
   options.join_timeout = config.options.join_timeout;
   options.grant_timeout = config.options.grant_timeout;
-  return std::make_unique<GrantScheduler>(options, config.learner_epoch, iteration, lanes);
+  options.stop = config.stop;
+  // An update may need more than an iteration, or less.
+  if (feeds.size() > 1 || !feeds.front().name.empty()) options.stop.updates = 0;
+  options.env_steps_before = start.env_steps;
+  return std::make_unique<GrantScheduler>(options, config.learner_epoch, start.sampled_iterations(), start.lanes);
 }
 
 }  // namespace
@@ -45,30 +70,34 @@ void Outbox::Send() const {
 RunState::RunState(const LearnerConfig* config, const LearnerDeps* deps, PolicyViewPtr view)
     : config(*config),
       clock(*deps->clock),
-      make_source(deps->make_source),
+      feeds(AllFeeds(*config, *deps->trainer, *view->table)),
       view(std::move(view)),
       accounting(static_cast<int32_t>(config->schema.policies.size())),
       registry(config->learner_epoch),
       env_health(config->options.max_failed_share) {
   base::MutexLock lock(&mutex);
-  BeginAtLocked(0, {});
+  BeginAtLocked(LearnerState());
 }
 
-void RunState::BeginAtLocked(int64_t iteration, const std::vector<LaneState>& lanes) {
-  plan = MakePlan(config, iteration, lanes);
+void RunState::BeginAtLocked(const LearnerState& start) {
+  plan = MakePlan(config, feeds, start);
   plan->SetRevision(view->table->revision());
-  std::vector<Feed> feeds(1);
-  feeds[kFeed].source = make_source ? make_source(iteration) : std::make_unique<IterationSource>(iteration);
-  ingest = std::make_unique<Ingest>(config.options.ingest_budget_bytes, plan.get(), &accounting, std::move(feeds));
-  batches = version = noted_batches_ = iteration;
+  std::vector<Feed> sources;
+  for (const FeedSpec& feed : feeds) {
+    sources.push_back({feed.make_source(start.sampled_iterations()), feed.groups});
+  }
+  ingest = std::make_unique<Ingest>(config.options.ingest_budget_bytes, plan.get(), &accounting, std::move(sources));
+  batches = noted_batches_ = start.iteration;
+  version = start.published_version();
 }
 
 Outbox RunState::ScheduleLocked() {
   const absl::Duration now = clock.SteadyNow();
   plan->Advance(now);
-  if (const int64_t known = batches + ingest->NumReady(kFeed); known != noted_batches_) {
+  // A source may be done with what it never had in a batch.
+  if (phase == Phase::kStarted && !updating) plan->SetPublished(ingest->Done(), version);
+  if (const int64_t known = batches + ingest->NumReady(); known != noted_batches_) {
     noted_batches_ = known;
-    CloseIfEnoughLocked();
     changed.NotifyAll();
   }
   Outbox outbox;
@@ -113,13 +142,6 @@ void RunState::StopLocked(std::string why) {
   phase = Phase::kStopped;
   reason = std::move(why);
   plan->Close();
-}
-
-void RunState::CloseIfEnoughLocked() {
-  // No iteration is open when another has become whole, so what has arrived is exactly the batches that will be trained
-  // on. Agent steps are left out: rows may still be dropped at assembly.
-  const RunCounts after{trained.env_steps + arrived_env_steps, 0, batches + ingest->NumReady(kFeed)};
-  if (StopByCounts(config.stop, after).has_value()) plan->Close();
 }
 
 absl::Duration RunState::WallClockLocked() const {

@@ -57,9 +57,9 @@ struct Outbox {
 /// ids and ordinals do not depend on it. 5. `version` is out, or on its way out while `updating`; `batches` is how many
 /// were selected, in the one that is being trained on; trained.updates how many were trained on.
 ///
-/// Three numbers: iterations are the sampling plan's, batches the sources', versions the weights'. Where whole
-/// iterations are trained on once, as today, a batch and a version follow from each iteration, and between updates all
-/// three are equal; nothing but what sets them says so.
+/// Three numbers: iterations are the sampling plan's, batches the sources', versions the publications' of all feeds
+/// together. Where all groups take whole iterations once, a batch and a version follow from each iteration, and between
+/// updates all three are equal; nothing but what sets them says so.
 class RunState {
  public:
   enum class Phase {
@@ -73,9 +73,9 @@ class RunState {
   /// `config` and `deps` outlive it; the config is checked, the deps are complete.
   RunState(const LearnerConfig* config, const LearnerDeps* deps, PolicyViewPtr view);
 
-  /// Plan and sources begin anew at `iteration`, with the environments' `lanes`; batches and versions count on from it.
-  void BeginAtLocked(int64_t iteration, const std::vector<LaneState>& lanes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  /// What follows from the events so far: wakes the update thread, ends granting, gives what to send after the lock.
+  /// Plan and sources begin anew where `start` is; batches and versions count on from it.
+  void BeginAtLocked(const LearnerState& start) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  /// What follows from the events so far: wakes the update thread, gives what to send after the lock.
   [[nodiscard]] Outbox ScheduleLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   /// Ends the run where environments fail too often.
   void EndIfEnvsFailLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
@@ -89,19 +89,16 @@ class RunState {
   bool GoesOnLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     return phase == Phase::kMade || phase == Phase::kStarted;
   }
-  bool HasBatchLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return ingest->NumReady(kFeed) > 0; }
+  bool HasBatchLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return ingest->NumReady() > 0; }
   absl::Duration WallClockLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   PolicyViewPtr View() const;
   /// By policy slot, in this learner epoch.
   policy::BySlot<RowCounters> PolicyRowsLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   LearnerStatus Status() const;
 
-  /// The one source that there is: of all groups.
-  static constexpr size_t kFeed = 0;
-
   const LearnerConfig& config;
   base::Clock& clock;
-  const SourceFactory& make_source;
+  const std::vector<FeedSpec> feeds;  ///< at least one; their sources are Ingest's, in the same order
 
   mutable base::Mutex mutex;
   base::CondVar changed;  ///< a batch became ready, or the run is to end
@@ -138,8 +135,6 @@ class RunState {
   std::optional<absl::Duration> rate_since ABSL_GUARDED_BY(mutex);
 
  private:
-  /// Ends granting when what has arrived is all the run needs.
-  void CloseIfEnoughLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   std::string StateWordsLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
   int64_t noted_batches_ ABSL_GUARDED_BY(mutex) = 0;  ///< selected or ready, when that was last looked at

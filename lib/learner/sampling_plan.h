@@ -59,9 +59,9 @@ class SamplingPlan {
   virtual void RemoveWorker(sample::WorkerId worker) = 0;
   /// It gets no more work; what it has unfinished goes to others. As long as it is the only one, nothing is granted.
   virtual void ExcludeWorker(sample::WorkerId worker) = 0;
-  /// Version `n` of every policy is out.
-  virtual void SetPublished(int64_t n) = 0;
-  /// Version `n` of every policy is on its way out: a worker that was waiting may sample with it, and its fragment may
+  /// Version `n` is out, after the updates from all iterations below `done`.
+  virtual void SetPublished(int64_t done, int64_t n) = 0;
+  /// Version `n` is on its way out: a worker that was waiting may sample with it, and its fragment may
   /// be here, before SetPublished.
   virtual void SetPublishing(int64_t n) = 0;
   /// Grants from now on carry the policies of this revision, or newer ones.
@@ -94,6 +94,9 @@ class SamplingPlan {
 
   /// All data of the iterations below it has arrived.
   virtual int64_t first_incomplete() const = 0;
+  /// Accepted env steps of the whole run in iterations below `iteration`, at most first_incomplete; at least those that
+  /// were done at the last SetPublished.
+  virtual int64_t EnvStepsBelow(int64_t iteration) const = 0;
   /// Whether anything was granted yet.
   virtual bool started() const = 0;
   /// Ordinals above everything that was granted, for a checkpoint; ascending env id.

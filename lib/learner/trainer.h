@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "lib/learner/feed.h"
 #include "lib/learner/train_batch.h"
 #include "lib/policy/algorithm_spec.h"
 #include "lib/policy/learn_group.h"
@@ -86,6 +87,9 @@ class Trainer {
   /// The learn groups, ascending by their first member; each trained policy is in one. They follow AddPolicy and
   /// RemovePolicy. Empty: each policy is a group by itself and there is nothing to keep beside policies.
   virtual std::vector<policy::LearnGroup> Groups() const { return {}; }
+  /// How groups are sampled and trained that do not take each iteration of the run once and whole; they follow the
+  /// groups. Empty: all do.
+  virtual std::vector<FeedSpec> Feeds() const { return {}; }
   /// What groups keep beside their policies, for a checkpoint; only those that keep something. And back: NOT_FOUND for
   /// a group that there is not, INVALID_ARGUMENT for blocks that do not fit it.
   virtual absl::StatusOr<std::vector<policy::GroupState>> ExportGroups() { return std::vector<policy::GroupState>(); }

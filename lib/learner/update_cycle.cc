@@ -27,7 +27,9 @@ UpdateCycle::UpdateCycle(const LearnerDeps* deps, RunState* run)
                  *deps_.allocator),
       aging_(&config_.options),
       episodes_(&config_),
-      policies_(&deps_, &run_, &assembler_, &episodes_) {}
+      policies_(&deps_, &run_, &assembler_, &episodes_) {
+  clocks_.assign(run_.feeds.size(), FeedClock(0));
+}
 
 absl::Status UpdateCycle::Restore(const LearnerState& state) {
   if (state.learner_epoch >= config_.learner_epoch) {
@@ -57,8 +59,9 @@ absl::Status UpdateCycle::Restore(const LearnerState& state) {
   run_.last = std::move(last);
   run_.accounting.Restore(state.rows);
   run_.registry.Restore(state.watermarks);
-  // A checkpoint is of a moment when iterations, batches and versions were the same number.
-  run_.BeginAtLocked(state.iteration, state.lanes);
+  run_.BeginAtLocked(state);
+  clocks_.clear();
+  for (const FeedSpec& feed : run_.feeds) clocks_.emplace_back(state.updates_of(feed.name), state.published_version());
   run_.trained = RunCounts{state.env_steps, state.agent_steps, state.iteration};
   run_.episodes = state.episodes;
   run_.earlier_wall_clock_s = state.wall_clock_s;
@@ -88,7 +91,7 @@ absl::Status UpdateCycle::Start() {
     auto reason = StopByCounts(config_.stop, run_.trained);
     if (!reason) reason = by_returns;
     if (reason) run_.StopLocked(*std::move(reason));
-    run_.plan->SetPublished(version);
+    run_.plan->SetPublished(run_.ingest->Done(), version);
     outbox = run_.ScheduleLocked();
   }
   outbox.Send();
@@ -101,16 +104,19 @@ StepOutcome UpdateCycle::Step(absl::Duration timeout) {
   std::optional<StepOutcome> nothing = AwaitBatch(timeout);
   wait_s_ += absl::ToDoubleSeconds(run_.clock.SteadyNow() - begin);
   if (nothing.has_value()) return *std::move(nothing);
+  Batch batch;
   Selection selection;
-  int64_t version = 0;
   {
     base::MutexLock lock(&run_.mutex);
-    selection = run_.ingest->Select(RunState::kFeed);
+    batch.feed = *run_.ingest->FindReady(next_feed_);  // what is ready stays so
+    next_feed_ = batch.feed + 1;
+    selection = run_.ingest->Select(batch.feed);
     ++run_.batches;
-    version = run_.version;
+    batch.version = run_.version;
+    batch.env_steps_before = run_.plan->EnvStepsBelow(selection.iteration);
     run_.updating = true;
   }
-  StepOutcome outcome = Train(std::move(selection), version);
+  StepOutcome outcome = Train(std::move(selection), std::move(batch));
   base::MutexLock lock(&run_.mutex);
   run_.updating = false;
   return outcome;
@@ -168,9 +174,7 @@ std::optional<StepOutcome> UpdateCycle::EndLocked() {
   return std::nullopt;
 }
 
-UpdateCycle::Batch UpdateCycle::Assemble(Selection selection, int64_t version) {
-  Batch batch;
-  batch.version = version;
+void UpdateCycle::Assemble(Selection selection, Batch& batch) {
   batch.assemble_begin = run_.clock.SteadyNow();
   std::vector<sample::MultiAgentBatchPtr> fragments;
   for (const Pick& pick : selection.picks) {
@@ -185,25 +189,32 @@ UpdateCycle::Batch UpdateCycle::Assemble(Selection selection, int64_t version) {
     }
     fragments.push_back(std::move(fragment));
   }
-  batch.assembly = &assembler_.Assemble(fragments, version);
+  assembler_.SetMaxLag(run_.feeds[batch.feed].max_policy_lag);
+  batch.assembly = &assembler_.Assemble(fragments, clocks_[batch.feed]);
   // The fragments have been copied: their memory is free for the samples of the next iteration.
   base::MutexLock lock(&run_.mutex);
   const Assembly& made = *batch.assembly;
-  batch.fates = run_.ingest->Release(RunState::kFeed, selection, made.aged, made.replaced, made.waited);
-  return batch;
+  batch.fates = run_.ingest->Release(batch.feed, selection, made.aged, made.replaced, made.waited);
+  if (run_.feeds.size() == 1) return;
+  for (const PolicyTrainBatch& rows : made.batch.policies) {
+    if (!run_.ingest->Feeds(batch.feed, rows.policy)) assembler_.LeaveAsItIs(rows.policy);
+  }
 }
 
-StepOutcome UpdateCycle::Train(Selection selection, int64_t version) {
-  Batch batch = Assemble(std::move(selection), version);
+StepOutcome UpdateCycle::Train(Selection selection, Batch batch) {
+  Assemble(std::move(selection), batch);
+  const int64_t version = batch.version;
   UpdateContext context;
   context.seed = config_.options.seed;
   context.next_version = policy::WeightVersion{config_.learner_epoch, version + 1};
+  context.iteration = clocks_[batch.feed].updates();
+  context.env_steps = batch.env_steps_before;
+  int64_t updates = 0;
   {
     base::MutexLock lock(&run_.mutex);
-    context.iteration = run_.trained.updates;
-    context.env_steps = run_.trained.env_steps;
+    updates = run_.trained.updates;
   }
-  if (deps_.chooser != nullptr) ChoosePolicies(batch, context.iteration);
+  if (deps_.chooser != nullptr) ChoosePolicies(batch, updates);
   batch.update_begin = run_.clock.SteadyNow();
   absl::StatusOr<std::vector<PolicyUpdateReport>> reports = deps_.trainer->Update(batch.assembly->batch, context);
   batch.update_end = run_.clock.SteadyNow();
@@ -293,14 +304,17 @@ ProgressRecord UpdateCycle::Describe(Batch* batch, std::vector<PolicyUpdateRepor
 
 void UpdateCycle::Book(const Batch& batch, int64_t num_finished, ProgressRecord* record) {
   const TrainBatch& rows = batch.assembly->batch;
+  clocks_[batch.feed].Published(batch.version + 1);
   const std::optional<std::string> by_returns = episodes_.StopByTraining(*record->table);
   Outbox outbox;
   {
     base::MutexLock lock(&run_.mutex);
     run_.accounting.BookBatch(batch.fates);
     run_.waited_ages.Add(batch.assembly->waited_ages);
-    run_.arrived_env_steps -= rows.env_steps;
-    run_.trained.env_steps += rows.env_steps;
+    const int64_t done = run_.ingest->Done();
+    const int64_t env_steps = run_.plan->EnvStepsBelow(done) - run_.trained.env_steps;
+    run_.arrived_env_steps -= env_steps;
+    run_.trained.env_steps += env_steps;
     run_.trained.agent_steps += rows.agent_steps;
     ++run_.trained.updates;
     run_.version = batch.version + 1;
@@ -317,7 +331,7 @@ void UpdateCycle::Book(const Batch& batch, int64_t num_finished, ProgressRecord*
       run_.GiveUpLocked(StepOutcome::Kind::kNothingTrained, *aging_.end());
     }
     // Sampling goes on before anything is reported: it is what the workers wait for.
-    run_.plan->SetPublished(run_.version);
+    run_.plan->SetPublished(done, run_.version);
     outbox = run_.ScheduleLocked();
     record->env_steps = run_.trained.env_steps;
     record->agent_steps = run_.trained.agent_steps;
@@ -325,7 +339,7 @@ void UpdateCycle::Book(const Batch& batch, int64_t num_finished, ProgressRecord*
     record->episodes = run_.episodes;
     record->wall_clock_s = absl::ToDoubleSeconds(run_.WallClockLocked());
     const double elapsed_s = absl::ToDoubleSeconds(now - run_.rate_since.value_or(now));
-    record->env_steps_per_s = elapsed_s > 0 ? static_cast<double>(rows.env_steps) / elapsed_s : 0;
+    record->env_steps_per_s = elapsed_s > 0 ? static_cast<double>(env_steps) / elapsed_s : 0;
     run_.rate_since = now;
     record->workers = run_.registry.num_connected();
     record->env_counters = run_.registry.env_counters();
@@ -355,6 +369,13 @@ absl::StatusOr<LearnerSnapshot> UpdateCycle::SnapshotState() {
 
   base::MutexLock lock(&run_.mutex);
   state.iteration = run_.trained.updates;
+  if (run_.feeds.size() > 1 || !run_.feeds[0].name.empty()) {
+    state.iterations = run_.ingest->Done();
+    state.version = run_.version;
+    for (size_t feed = 0; feed < clocks_.size(); ++feed) {
+      state.feed_updates[run_.feeds[feed].name] = clocks_[feed].updates();
+    }
+  }
   state.env_steps = run_.trained.env_steps;
   state.agent_steps = run_.trained.agent_steps;
   state.episodes = run_.episodes;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -42,7 +43,9 @@ class UpdateCycle {
  private:
   /// One batch on its way from the source to the books.
   struct Batch {
-    int64_t version = 0;  ///< of the weights that it trains: what lags count from
+    size_t feed = 0;               ///< that it is of
+    int64_t version = 0;           ///< of the weights that it trains
+    int64_t env_steps_before = 0;  ///< of the run, before the newest iteration that it has rows of
     const Assembly* assembly = nullptr;
     std::vector<BatchFate> fates;
     ReportedEpisodes finished;
@@ -52,9 +55,9 @@ class UpdateCycle {
   /// Waits; an outcome when there is nothing to train on.
   std::optional<StepOutcome> AwaitBatch(absl::Duration timeout);
   std::optional<StepOutcome> EndLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(run_.mutex);
-  StepOutcome Train(Selection selection, int64_t version);
+  StepOutcome Train(Selection selection, Batch batch);
   /// Copies what was selected, and gives its memory back.
-  Batch Assemble(Selection selection, int64_t version);
+  void Assemble(Selection selection, Batch& batch);
   /// Asks who trains on the batch, where somebody is to be asked.
   void ChoosePolicies(const Batch& batch, int64_t updates);
   StepOutcome GiveUp(const Batch& batch, absl::Status status, bool state_is_whole);
@@ -70,6 +73,8 @@ class UpdateCycle {
   AgingWatch aging_;
   EpisodeBook episodes_;
   RunPolicies policies_;
+  std::vector<FeedClock> clocks_;         ///< by feed
+  size_t next_feed_ = 0;                  ///< that is asked first: each has its turn
   double wait_s_ = 0;                     ///< waited for samples since the last update
   std::vector<LaneState> retired_lanes_;  ///< of a restored run with more environments
 };

@@ -77,14 +77,13 @@ std::shared_ptr<WorkerPort> WorkerDesk::LeaveLocked(WorkerRegistry::Worker& work
 
 CheckedFragment WorkerDesk::CheckBy(const PolicyView& view, const sample::MultiAgentBatchPtr& batch) const {
   if (run_.config.policies == nullptr) {
-    return CheckFragment(batch, view.schema, run_.config.limits, run_.config.options.max_policy_lag);
+    return CheckFragment(batch, view.schema, run_.config.limits);
   }
   // As long as nothing has changed, there is nothing to leave out.
   FreshPart fresh = view.table->revision() == 0
                         ? FreshPart{batch, {}, {}}
                         : LeaveOutStale(batch, *view.table, run_.config.learner_epoch, run_.config.limits);
-  CheckedFragment checked =
-      CheckFragment(std::move(fresh.batch), view.schema, run_.config.limits, run_.config.options.max_policy_lag);
+  CheckedFragment checked = CheckFragment(std::move(fresh.batch), view.schema, run_.config.limits);
   checked.status.Update(CheckRevisions(*batch, view.table->revision()));
   checked.stale_rows = std::move(fresh.stale_rows);
   checked.stale_reason = std::move(fresh.reason);

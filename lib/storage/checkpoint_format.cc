@@ -113,6 +113,9 @@ std::vector<double> ToNumbers(const Json& json) {
 Json StateToJson(const LearnerState& state) {
   Json json;
   json["iteration"] = state.iteration;
+  if (state.iterations.has_value()) json["iterations"] = *state.iterations;
+  if (state.version.has_value()) json["version"] = *state.version;
+  if (!state.feed_updates.empty()) json["feed_updates"] = state.feed_updates;
   json["env_steps"] = state.env_steps;
   json["agent_steps"] = state.agent_steps;
   json["episodes"] = state.episodes;
@@ -158,6 +161,13 @@ Json StateToJson(const LearnerState& state) {
 LearnerState StateFromJson(const Json& json) {
   LearnerState state;
   state.iteration = base::JsonInteger(json.at("iteration"));
+  if (json.contains("iterations")) state.iterations = base::JsonInteger(json.at("iterations"));
+  if (json.contains("version")) state.version = base::JsonInteger(json.at("version"));
+  if (json.contains("feed_updates")) {
+    for (const auto& [feed, updates] : json.at("feed_updates").items()) {
+      state.feed_updates[feed] = base::JsonInteger(updates);
+    }
+  }
   state.env_steps = base::JsonInteger(json.at("env_steps"));
   state.agent_steps = base::JsonInteger(json.at("agent_steps"));
   state.episodes = base::JsonInteger(json.at("episodes"));

@@ -76,11 +76,17 @@ TEST_P(CheckpointFormatTest, AgedRowsAndStrangersEpisodesAreKept) {
   state.rows.accepted += 9;
   state.rows.received += 9;
   state.rows.aged = 7;
+  state.iterations = 11;
+  state.version = 12;
+  state.feed_updates = {{"", 3}, {"replay", 9}};
   state.recent_by_strangers.assign(state.recent_return_sums.size(), 1);
   ASSERT_TRUE(Write(state).ok());
   const auto read = ReadCheckpoint(FileSystem::Posix(), scratch_.path(), specs_, 42);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->rows.aged, 7);
+  EXPECT_EQ(read->sampled_iterations(), 11);
+  EXPECT_EQ(read->published_version(), 12);
+  EXPECT_EQ(read->feed_updates, state.feed_updates);
   EXPECT_EQ(read->recent_by_strangers, state.recent_by_strangers);
 }
 

@@ -12,8 +12,8 @@
 namespace troupe::seam {
 
 /// Value decomposition networks (Sunehag et al. 2018). All policies of the run are one group, and each plays one agent.
-/// An actor network gives Q-values: it acts by their softmax, and greedily where it does not explore. A joint action's
-/// value is their sum, its reward the sum of the agents'. The members' target networks are the group's blocks.
+/// An actor network gives Q-values: it acts greedily but for an epsilon that falls over the first updates. A joint
+/// action's value is their sum, its reward the sum of the agents'. The members' target networks are the group's blocks.
 class VdnGroup final : public training::GroupTrainer {
  public:
   static constexpr double kLearningRate = 5e-3;
@@ -131,6 +131,7 @@ class VdnGroup final : public training::GroupTrainer {
 
 class Vdn final : public training::Algorithm {
  public:
+  explicit Vdn(learner::FeedSpec feed) : feed_(std::move(feed)) {}
   std::string_view name() const override { return "vdn"; }
   absl::StatusOr<training::StateForm> FormOf(const policy::AlgorithmSpec& /*spec*/) const override {
     return training::StateForm{};
@@ -140,11 +141,15 @@ class Vdn final : public training::Algorithm {
     for (const training::GroupMember& member : members) all.push_back(member.slot);
     return {all};
   }
+  std::optional<learner::FeedSpec> Feed(const policy::AlgorithmSpec& /*spec*/) const override { return feed_; }
   bool reads_joint_steps() const override { return true; }
   absl::StatusOr<std::unique_ptr<training::GroupTrainer>> MakeGroup(absl::Span<const training::GroupMember> members,
                                                                     uint64_t seed) const override {
     return std::make_unique<VdnGroup>(members, seed);
   }
+
+ private:
+  const learner::FeedSpec feed_;
 };
 
 }  // namespace troupe::seam

@@ -83,6 +83,8 @@ class TwiceReplay final : public learner::BatchSource {
     std::erase_if(kept_, [](const Kept& kept) { return kept.uses == 2; });
     return selection;
   }
+  /// What is not drawn yet may be drawn later: it holds nobody up.
+  int64_t Done(int64_t first_incomplete) const override { return first_incomplete; }
   bool AnyKept(absl::FunctionRef<bool(const learner::KeptFragment&)> is_one) const override {
     return std::any_of(kept_.begin(), kept_.end(), [&](const Kept& kept) { return is_one(*kept.fragment); });
   }
@@ -109,8 +111,13 @@ class Team final : public rollout::SampleSink {
       spec.observation_space = config_.env_spec.possible_agents[0].observation_space;
       spec.action_space = config_.env_spec.possible_agents[0].action_space;
     }
-    static const Vdn kVdn;
-    const auto find = [](std::string_view) -> absl::StatusOr<const training::Algorithm*> { return &kVdn; };
+    vdn_ = std::make_unique<Vdn>(learner::FeedSpec{
+        .name = "replay", .max_policy_lag = 100, .make_source = [this, capacity, seed](int64_t /*iteration*/) {
+          auto made = std::make_unique<TwiceReplay>(capacity, seed);
+          replay = made.get();
+          return made;
+        }});
+    const auto find = [this](std::string_view) -> absl::StatusOr<const training::Algorithm*> { return vdn_.get(); };
     const auto make = [team = std::make_shared<training::ThreadTeam>(1)](const policy::PolicySpec& spec) {
       return training::MakeFusedBackend(spec, team);
     };
@@ -121,16 +128,11 @@ class Team final : public rollout::SampleSink {
     config.options.seed = seed;
     config.options.num_envs = 8;
     config.options.train_batch_size = 24;
-    config.options.max_policy_lag = 100;
     config.options.num_workers = 1;
     config.learner_epoch = from == nullptr ? 1 : 2;
     learner::LearnerDeps deps;
     deps.trainer = host.get();
     deps.publisher = &weights_;
-    deps.make_source = [this, capacity, seed](int64_t /*iteration*/) {
-      replay = new TwiceReplay(capacity, seed);
-      return std::unique_ptr<learner::BatchSource>(replay);
-    };
     learner = *learner::Learner::Create(config, deps);
     EXPECT_TRUE(from == nullptr || learner->Restore(*from).ok());
     EXPECT_TRUE(learner->Start().ok());
@@ -179,6 +181,7 @@ class Team final : public rollout::SampleSink {
     return sum;
   }
 
+  std::unique_ptr<Vdn> vdn_;
   std::unique_ptr<training::TrainerHost> host;
   std::unique_ptr<learner::Learner> learner;
   TwiceReplay* replay = nullptr;

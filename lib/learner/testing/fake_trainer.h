@@ -45,6 +45,8 @@ class FakeTrainer final : public Trainer {
     kept_.push_back({group.id, {std::move(block)}});
     groups_.push_back(std::move(group));
   }
+  /// From now on its groups are fed so, and policies that a batch does not train stay as they are.
+  void TakeFeed(FeedSpec feed) { feeds_.push_back(std::move(feed)); }
   /// Called in every Update, which lasts as long as this does.
   void OnUpdate(std::function<void(const UpdateContext&)> during) { during_ = std::move(during); }
   /// Of the last batch; -1: it had none.
@@ -75,6 +77,10 @@ class FakeTrainer final : public Trainer {
       if (!Has(rows.policy)) return absl::InternalError("rows of a slot without a policy");
     }
     for (const PolicyTrainBatch& rows : batch.policies) {
+      if (!feeds_.empty() && !rows.train) {
+        reports.emplace_back().policy = rows.policy;
+        continue;
+      }
       hash_ = 0xcbf29ce484222325ull;
       Mix(context.seed);
       Mix(context.iteration);
@@ -191,6 +197,7 @@ class FakeTrainer final : public Trainer {
     }
     return groups;
   }
+  std::vector<FeedSpec> Feeds() const override { return feeds_; }
   absl::StatusOr<std::vector<policy::GroupState>> ExportGroups() override { return kept_; }
   absl::Status ImportGroup(const policy::GroupState& state) override {
     for (policy::GroupState& kept : kept_) {
@@ -242,6 +249,7 @@ class FakeTrainer final : public Trainer {
   policy::BySlot<policy::PolicyState> states_;
   std::vector<policy::LearnGroup> groups_;  ///< that were asked for
   std::vector<policy::GroupState> kept_;    ///< by the same
+  std::vector<FeedSpec> feeds_;
   absl::Status failure_;
   policy::AlgorithmSpec last_algorithm_;
   bool all_are_dead_ = false;

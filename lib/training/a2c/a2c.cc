@@ -34,6 +34,10 @@ class A2c final : public Algorithm {
     });
   }
 
+  absl::Status CheckPolicy(const policy::PolicySpec& policy, const policy::AlgorithmSpec& spec) const override {
+    return OnPolicyGroup::Check(policy, spec);
+  }
+
   absl::StatusOr<std::unique_ptr<GroupTrainer>> MakeGroup(absl::Span<const GroupMember> members,
                                                           uint64_t /*seed*/) const override {
     return OnPolicyGroup::Make(members.front(), &PlanAt);

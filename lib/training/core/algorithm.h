@@ -1,12 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/learner/feed.h"
 #include "lib/policy/algorithm_spec.h"
 #include "lib/policy/ids.h"
 #include "lib/policy/policy_spec.h"
@@ -34,6 +36,10 @@ class Algorithm {
   /// What a policy's state has for it beside networks and optimizer. INVALID_ARGUMENT, naming the option, what it is
   /// and what is expected, for options that it cannot work with.
   virtual absl::StatusOr<StateForm> FormOf(const policy::AlgorithmSpec& spec) const = 0;
+  /// INVALID_ARGUMENT, naming the option, for those that do not fit the policy, which trains; FormOf takes them.
+  virtual absl::Status CheckPolicy(const policy::PolicySpec& /*policy*/, const policy::AlgorithmSpec& /*spec*/) const {
+    return absl::OkStatus();
+  }
   /// Which of `members` (ascending, all of them that train so) form a learn group; each is in one. As it stands: each
   /// is a group by itself, as for all algorithms whose policies learn without each other.
   virtual std::vector<std::vector<policy::PolicySlot>> Groups(absl::Span<const GroupMember> members) const {
@@ -41,6 +47,9 @@ class Algorithm {
     for (const GroupMember& member : members) groups.push_back({member.slot});
     return groups;
   }
+  /// How its groups are sampled and trained, without the groups; those of one name share rows and clock. nullopt: each
+  /// iteration of the run once and whole, as on-policy algorithms do.
+  virtual std::optional<learner::FeedSpec> Feed(const policy::AlgorithmSpec& /*spec*/) const { return std::nullopt; }
   /// Its groups read learner::TrainBatch::joint.
   virtual bool reads_joint_steps() const { return false; }
   /// What trains a group of these members, with fresh state of its own where it keeps some, drawn from `seed`.

@@ -5,12 +5,14 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/philox.h"
 #include "lib/base/status_macros.h"
 #include "lib/training/core/advantages.h"
+#include "lib/training/core/frozen_parameters.h"
 #include "lib/training/core/moments.h"
 #include "lib/training/core/popart.h"
 #include "lib/training/core/state_blocks.h"
@@ -38,6 +40,17 @@ void Shuffle(const UpdateContext& context, int64_t epoch, policy::PolicySlot slo
   for (size_t i = rows->size(); i > 1; --i) std::swap((*rows)[i - 1], (*rows)[random.Below(static_cast<uint32_t>(i))]);
 }
 
+/// With a critic that shares the actor's encoder there is one rate.
+absl::Status CheckCriticRate(const policy::PolicySpec& policy, const policy::AlgorithmSpec& spec) {
+  const auto critic = spec.options.find("critic_lr");
+  const auto actor = spec.options.find("lr");
+  if (!policy.shares_encoder() || critic == spec.options.end()) return absl::OkStatus();
+  if (actor != spec.options.end() && critic->second == actor->second) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("algorithm.critic_lr: got another rate than lr, but the critic of policy \"", policy.id.value(),
+                   "\" shares the actor's encoder (model.critic_encoder), which one rate trains; expected auto"));
+}
+
 }  // namespace
 
 StepTotals& StepTotals::operator+=(const StepTotals& other) {
@@ -56,6 +69,37 @@ StepTotals& StepTotals::operator+=(const StepTotals& other) {
 
 int64_t OnPolicyGroup::MinibatchRows(int64_t rows) const {
   return plan_.minibatch_size > 0 ? std::min(plan_.minibatch_size, rows) : rows;
+}
+
+absl::Status OnPolicyGroup::Check(const policy::PolicySpec& policy, const policy::AlgorithmSpec& spec) {
+  const auto is_on = [&spec](const char* key) {
+    const auto option = spec.options.find(key);
+    const bool* const value = option == spec.options.end() ? nullptr : std::get_if<bool>(&option->second);
+    return value != nullptr && *value;
+  };
+  if (is_on("death_masking")) TROUPE_RETURN_IF_ERROR(CheckDeathMasking(policy));
+  TROUPE_RETURN_IF_ERROR(CheckCriticRate(policy, spec));
+  if (const auto gamma = spec.options.find("gamma"); policy.reward_discount != 1 && gamma != spec.options.end() &&
+                                                     std::holds_alternative<policy::ScheduleValue>(gamma->second)) {
+    return absl::InvalidArgumentError(
+        "algorithm.gamma: got a schedule with discount_by: env_step, expected a number: workers discount by it, too");
+  }
+  if (is_on("use_popart") && policy.critic().encoder == policy::EncoderKind::kTorchScript) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("algorithm.use_popart: got true, but the critic of policy \"", policy.id.value(),
+                     "\" is a TorchScript module, of which no layer is known to be the last; expected false"));
+  }
+  const auto minibatch_by = spec.options.find("minibatch_by");
+  if (minibatch_by != spec.options.end() && minibatch_by->second == policy::OptionValue(std::string("env_steps"))) {
+    TROUPE_RETURN_IF_ERROR(CheckMinibatchBy(policy, MinibatchBy::kEnvSteps));
+  }
+  const auto frozen = spec.options.find("frozen_parameters");
+  // The names of a module's tensors are known where there is LibTorch: whoever trains looks at them.
+  if (frozen == spec.options.end() || policy::HasUnreadModule(policy)) return absl::OkStatus();
+  const auto* const globs = std::get_if<std::vector<std::string>>(&frozen->second);
+  if (globs == nullptr) return absl::OkStatus();
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<ParameterRange> ranges, FrozenRanges(policy, *globs));
+  return ValuesAreFrozen(policy, ranges, is_on("use_popart")).status();
 }
 
 absl::StatusOr<std::unique_ptr<GroupTrainer>> OnPolicyGroup::Make(const GroupMember& member, PlanAt plan_at) {

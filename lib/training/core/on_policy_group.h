@@ -55,6 +55,8 @@ class OnPolicyGroup final : public GroupTrainer {
   using PlanAt = absl::StatusOr<OnPolicyPlan> (*)(const policy::PolicySpec& policy,
                                                   const policy::AlgorithmSpec& algorithm, const ScheduleTime& now);
 
+  /// Algorithm::CheckPolicy of an on-policy algorithm.
+  static absl::Status Check(const policy::PolicySpec& policy, const policy::AlgorithmSpec& algorithm);
   /// Asks for the plan once, or for each update where a schedule of the algorithm moves. Errors are `plan_at`'s at 0.
   static absl::StatusOr<std::unique_ptr<GroupTrainer>> Make(const GroupMember& member, PlanAt plan_at);
 

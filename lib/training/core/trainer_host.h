@@ -77,6 +77,7 @@ class TrainerHost final : public learner::Trainer {
   absl::Status SetAlgorithm(policy::PolicySlot policy, const policy::AlgorithmSpec& algorithm) override;
   absl::Status RemovePolicy(policy::PolicySlot slot) override;
   std::vector<policy::LearnGroup> Groups() const override;
+  std::vector<learner::FeedSpec> Feeds() const override;
   absl::StatusOr<std::vector<policy::GroupState>> ExportGroups() override;
   absl::Status ImportGroup(const policy::GroupState& state) override;
   /// Of the policy map; empty where all policies are resident.
@@ -90,6 +91,7 @@ class TrainerHost final : public learner::Trainer {
 
   struct Group {
     policy::LearnGroup told;
+    std::optional<learner::FeedSpec> feed;  ///< without groups
     std::unique_ptr<GroupTrainer> trainer;
   };
   /// By the first member's slot.

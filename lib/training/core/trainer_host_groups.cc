@@ -53,6 +53,7 @@ absl::StatusOr<std::vector<TrainerHost::Group>> TrainerHost::MakeGroups(const Al
     group.told.algorithm = std::string(algorithm.name());
     group.told.members = std::move(slots);
     group.told.joint_steps = algorithm.reads_joint_steps();
+    group.feed = algorithm.Feed(*of_group.front().algorithm);
     absl::StatusOr<std::unique_ptr<GroupTrainer>> trainer = algorithm.MakeGroup(of_group, seed_);
     if (!trainer.ok()) {
       return absl::Status(trainer.status().code(),
@@ -165,6 +166,17 @@ std::vector<policy::LearnGroup> TrainerHost::Groups() const {
   std::vector<policy::LearnGroup> groups;
   for (const auto& [_, group] : groups_) groups.push_back(group.told);
   return groups;
+}
+
+std::vector<learner::FeedSpec> TrainerHost::Feeds() const {
+  std::map<std::string, learner::FeedSpec> feeds;
+  for (const auto& [_, group] : groups_) {
+    if (group.feed.has_value())
+      feeds.try_emplace(group.feed->name, *group.feed).first->second.groups.insert(group.told.id);
+  }
+  std::vector<learner::FeedSpec> all;
+  for (auto& [_, feed] : feeds) all.push_back(std::move(feed));
+  return all;
 }
 
 absl::StatusOr<std::vector<policy::GroupState>> TrainerHost::ExportGroups() {

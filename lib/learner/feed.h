@@ -1,0 +1,65 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "lib/learner/batch_source.h"
+#include "lib/policy/learn_group.h"
+
+namespace troupe::learner {
+
+/// Makes what a feed is trained from, whose first batch is of that iteration of the sampling plan, or of a later one.
+using SourceFactory = std::function<std::unique_ptr<BatchSource>(int64_t iteration)>;
+
+/// Learn groups that are trained from the same rows, by a clock of their own. Plain value.
+struct FeedSpec {
+  std::string name;                       ///< for checkpoints; "": the run's own
+  std::set<policy::GroupId> groups = {};  ///< of the run's own none: it has all that no other has
+  int64_t max_policy_lag = 0;             ///< rows that are more updates of the feed older are dropped
+  /// Iterations that may be sampled beyond those that are done (BatchSource::Done); the run takes the least of its
+  /// feeds.
+  int64_t max_ahead = 0;
+  SourceFactory make_source = {};
+};
+
+/// How often a feed was trained, and which versions its updates were published as: what the age of a row is counted in.
+/// Versions count the publications of all feeds together; where there is one feed both numbers are the same. Not
+/// thread-safe.
+class FeedClock {
+ public:
+  /// Updates whose versions are known one by one.
+  static constexpr size_t kRemembered = 128;
+
+  /// After `updates`, of which the last was published as `version`.
+  FeedClock(int64_t updates, int64_t version) : updates_(updates), before_(version) {}
+  /// Of the only feed of a run: each version is an update of it.
+  FeedClock(int64_t version) : FeedClock(version, version) {}  // NOLINT(google-explicit-constructor)
+
+  int64_t updates() const { return updates_; }
+  /// An update was published as `version`, above all before.
+  void Published(int64_t version) {
+    ++updates_;
+    versions_.push_back(version);
+    if (versions_.size() <= kRemembered) return;
+    before_ = versions_.front();
+    versions_.pop_front();
+  }
+  /// Updates since `version` was published; of one before those remembered, as if each version had been an update.
+  int64_t Lag(int64_t version) const {
+    const auto later = versions_.end() - std::upper_bound(versions_.begin(), versions_.end(), version);
+    return later + std::max<int64_t>(0, before_ - version);
+  }
+
+ private:
+  int64_t updates_;
+  int64_t before_;                ///< version of the update before those remembered
+  std::deque<int64_t> versions_;  ///< of the last updates, ascending
+};
+
+}  // namespace troupe::learner

@@ -1,0 +1,31 @@
+#include "lib/learner/feed.h"
+
+#include <gtest/gtest.h>
+
+namespace troupe::learner {
+namespace {
+
+TEST(FeedClockTest, TheOnlyFeedOfARunCountsVersions) {
+  FeedClock clock(5);
+  EXPECT_EQ(clock.Lag(5), 0);
+  EXPECT_EQ(clock.Lag(3), 2) << "before it was looked at";
+  for (int64_t version = 6; version < 300; ++version) clock.Published(version);
+  EXPECT_EQ(clock.updates(), 299);
+  for (const int64_t version : {3, 5, 170, 298, 299}) EXPECT_EQ(clock.Lag(version), 299 - version);
+}
+
+TEST(FeedClockTest, OneOfSeveralCountsItsOwnUpdates) {
+  FeedClock clock(/*updates=*/2, /*version=*/10);
+  clock.Published(12);
+  clock.Published(15);
+  EXPECT_EQ(clock.updates(), 4);
+  EXPECT_EQ(clock.Lag(15), 0);
+  EXPECT_EQ(clock.Lag(16), 0) << "others were published since";
+  EXPECT_EQ(clock.Lag(14), 1);
+  EXPECT_EQ(clock.Lag(12), 1);
+  EXPECT_EQ(clock.Lag(11), 2);
+  EXPECT_EQ(clock.Lag(10), 2);
+}
+
+}  // namespace
+}  // namespace troupe::learner

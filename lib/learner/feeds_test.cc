@@ -1,0 +1,177 @@
+// Learn groups that are fed otherwise than others, in one run: each has a clock of its own, and is trained as if it
+// were alone.
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "lib/learner/learner.h"
+#include "lib/learner/testing/test_run.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace troupe::learner {
+namespace {
+
+using policy::GroupId;
+using policy::PolicySlot;
+using testing::ElementsAre;
+using Kind = StepOutcome::Kind;
+
+/// Three iterations at a time, once and whole.
+class ThirdsSource final : public BatchSource {
+ public:
+  explicit ThirdsSource(int64_t first) : next_(first) {}
+
+  std::vector<KeptFragmentPtr> Accept(KeptFragmentPtr fragment) override {
+    kept_.push_back(std::move(fragment));
+    return {};
+  }
+  int64_t NumReady(int64_t first_incomplete) const override { return (first_incomplete - next_) / 3; }
+  Selection Select() override {
+    next_ += 3;
+    Selection selection;
+    selection.iteration = next_ - 1;
+    const auto is_later = [this](const KeptFragmentPtr& kept) { return kept->batch().iteration >= next_; };
+    const auto later = std::stable_partition(kept_.begin(), kept_.end(), is_later);
+    for (auto kept = later; kept != kept_.end(); ++kept)
+      selection.picks.push_back({std::move(*kept), {}, /*last=*/true});
+    kept_.erase(later, kept_.end());
+    return selection;
+  }
+  int64_t Done(int64_t first_incomplete) const override { return std::min(first_incomplete, next_ + 2); }
+  bool AnyKept(absl::FunctionRef<bool(const KeptFragment&)> is_one) const override {
+    return std::any_of(kept_.begin(), kept_.end(), [&](const KeptFragmentPtr& kept) { return is_one(*kept); });
+  }
+
+ private:
+  int64_t next_;
+  std::vector<KeptFragmentPtr> kept_;
+};
+
+enum class Fed { kAllAlike, kTeamByThirds, kAllByThirds };
+
+/// RandomSchema's four policies, of which the first two are a group, "team".
+struct FeedsRun {
+  explicit FeedsRun(Fed fed, uint64_t learner_epoch = 1) {
+    config.schema = sample::RandomSchema(3);
+    for (int64_t i = 0; i < config.schema.num_info_columns; ++i) config.info_columns.push_back("info");
+    config.options.num_envs = 4;
+    config.options.train_batch_size = 40;
+    config.options.num_workers = 1;
+    config.learner_epoch = learner_epoch;
+    rollout = std::make_unique<sample::FakeRollout>(config.schema, sample::RandomRolloutOptions(config.schema, 3));
+    trainer = std::make_unique<FakeTrainer>(config.schema.policies);
+    trainer->KeepGroup({GroupId("team"), "fake", {PolicySlot(0), PolicySlot(1)}});
+    FeedSpec thirds{.name = "thirds", .groups = {GroupId("team")}};
+    thirds.make_source = [](int64_t iteration) { return std::make_unique<ThirdsSource>(iteration); };
+    if (fed == Fed::kAllByThirds) {
+      for (const int32_t p : {2, 3}) thirds.groups.insert(GroupId(config.schema.policies[PolicySlot(p)].id.value()));
+    }
+    if (fed != Fed::kAllAlike) trainer->TakeFeed(thirds);
+    LearnerDeps deps;
+    deps.trainer = trainer.get();
+    deps.publisher = &publisher;
+    deps.progress = &listener;
+    learner = *Learner::Create(config, deps);
+  }
+  void Start() {
+    ASSERT_TRUE(learner->Start().ok());
+    ticket = *learner->Join({}, port);
+  }
+  /// So many iterations arrive, and what is ready then is trained on.
+  void Train(int iterations) {
+    for (int i = 0; i < iterations; ++i) {
+      auto grant = port->TryTakeGrant();
+      ASSERT_TRUE(grant.has_value());
+      for (auto& fragment : rollout->Play(*grant, publisher.version())) {
+        ASSERT_EQ(learner->Submit(ticket, ++sequence, fragment)->disposition, sample::Disposition::kAccepted);
+      }
+      while (learner->Step(absl::ZeroDuration()).kind == Kind::kUpdated) {
+        ASSERT_EQ(CheckConservation(learner->Status().books), absl::OkStatus());
+        contexts.push_back(trainer->last_context());
+      }
+    }
+  }
+  std::vector<float> ParametersOf(int32_t slot) const { return (*trainer->ExportState(PolicySlot(slot))).parameters(); }
+
+  LearnerConfig config;
+  std::unique_ptr<sample::FakeRollout> rollout;
+  std::unique_ptr<FakeTrainer> trainer;
+  FakePublisher publisher;
+  FakeListener listener;
+  std::unique_ptr<Learner> learner;
+  std::shared_ptr<FakeWorkerPort> port = std::make_shared<FakeWorkerPort>();
+  WorkerTicket ticket;
+  uint64_t sequence = 0;
+  std::vector<UpdateContext> contexts;  ///< by update
+};
+
+TEST(FeedsTest, EachGroupIsTrainedAsIfItWereAlone) {
+  FeedsRun both(Fed::kTeamByThirds), alike(Fed::kAllAlike), thirds(Fed::kAllByThirds);
+  for (FeedsRun* run : {&both, &alike, &thirds}) {
+    run->Start();
+    run->Train(9);
+  }
+  EXPECT_EQ(alike.trainer->updates(), 9);
+  EXPECT_EQ(thirds.trainer->updates(), 3);
+  EXPECT_EQ(both.trainer->updates(), 12);
+  for (const int32_t p : {2, 3}) EXPECT_EQ(both.ParametersOf(p), alike.ParametersOf(p)) << p;
+  for (const int32_t p : {0, 1}) {
+    EXPECT_EQ(both.ParametersOf(p), thirds.ParametersOf(p)) << p;
+    EXPECT_NE(both.ParametersOf(p), alike.ParametersOf(p)) << p;
+  }
+  // Versions count all publications; each clock its own updates.
+  std::vector<int64_t> updates, versions;
+  for (const UpdateContext& context : both.contexts) {
+    updates.push_back(context.iteration);
+    versions.push_back(context.next_version.n);
+  }
+  EXPECT_THAT(updates, ElementsAre(0, 1, 0, 2, 3, 4, 1, 5, 6, 7, 2, 8));
+  EXPECT_THAT(versions, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12));
+  EXPECT_EQ(both.learner->Status().progress.env_steps, 9 * 40) << "each env step counts once";
+  EXPECT_EQ(thirds.learner->Status().progress.env_steps, 9 * 40);
+}
+
+TEST(FeedsTest, RowsHaveTheFateOfTheirGroupsFeed) {
+  FeedsRun run(Fed::kTeamByThirds);
+  run.Start();
+  run.Train(2);
+  const auto group = [&run](const char* id) {
+    for (const GroupRows& rows : run.learner->Status().books.groups) {
+      if (rows.id == GroupId(id)) return rows;
+    }
+    return GroupRows();
+  };
+  EXPECT_EQ(group("team").trained, 0);
+  EXPECT_EQ(group("team").queued, group("team").accepted);
+  EXPECT_EQ(group(run.config.schema.policies[PolicySlot(2)].id.value().c_str()).queued, 0);
+  run.Train(1);
+  EXPECT_EQ(group("team").queued, 0);
+  EXPECT_EQ(run.learner->Status().queue_bytes, 0) << "nobody keeps a fragment";
+}
+
+TEST(FeedsTest, AResumedRunHasItsClocks) {
+  FeedsRun whole(Fed::kTeamByThirds);
+  whole.Start();
+  whole.Train(3);
+  const LearnerState saved = whole.learner->SnapshotState()->state;
+  EXPECT_EQ(saved.iteration, 4) << "updates";
+  EXPECT_EQ(saved.sampled_iterations(), 3);
+  EXPECT_EQ(saved.published_version(), 4);
+  EXPECT_EQ(saved.updates_of(""), 3);
+  EXPECT_EQ(saved.updates_of("thirds"), 1);
+  FeedsRun resumed(Fed::kTeamByThirds, /*learner_epoch=*/2);
+  ASSERT_TRUE(resumed.learner->Restore(saved).ok());
+  resumed.Start();
+  resumed.Train(3);
+  std::vector<int64_t> updates;
+  for (const UpdateContext& context : resumed.contexts) updates.push_back(context.iteration);
+  EXPECT_THAT(updates, ElementsAre(3, 4, 1, 5));
+  EXPECT_EQ(resumed.learner->Status().progress.env_steps, 6 * 40);
+  EXPECT_EQ(resumed.publisher.version().n, 8);
+}
+
+}  // namespace
+}  // namespace troupe::learner
