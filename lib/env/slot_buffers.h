@@ -12,7 +12,7 @@
 namespace troupe::env {
 
 /// Dense arrays for what K environments of one spec bring: a StepWriter a environment for people who want arrays [K,
-/// agents, ...] (VectorEnv, evaluation, conformance, the dict adapter). Rollouts write into fragments instead.
+/// agents, ...] (VectorEnv, evaluation, conformance). Rollouts write into fragments instead.
 ///
 /// Rows of agents that were not observed by the last call hold what was there before. Not thread-safe; environments of
 /// different indices may be stepped by different threads.

@@ -2,12 +2,11 @@
 
 #include <atomic>
 #include <future>
-#include <map>
 #include <set>
 #include <thread>
 
 #include "lib/base/await.h"
-#include "lib/env/dict_env.h"
+#include "lib/env/slot_buffers.h"
 #include "lib/outside/episode_book.h"
 #include "lib/outside/lane_env.h"
 #include "lib/rollout/testing/scripted_env.h"
@@ -29,70 +28,72 @@ using Answered = absl::StatusOr<std::vector<AgentAction>>;
 class Client {
  public:
   Client(EpisodeBook* book, std::unique_ptr<env::MultiAgentEnv> world, uint64_t seed)
-      : book_(book), world_(env::MakeDictEnv(std::move(world))), seed_(seed) {}
+      : book_(book), world_(std::move(world)), step_(world_->spec(), 1), seed_(seed) {}
 
   /// A whole episode, or as much of it as `steps` says: then the client is gone. Its last error.
   absl::Status Play(base::EnvId env_id, uint32_t episode, int steps = 1 << 30) {
     const absl::StatusOr<std::string> id = book_->Start({base::Caller::Kind::kUnixSocket, ""}, "");
     if (!id.ok()) return id.status();
+    const std::vector<env::AgentSpec>& agents = world_->spec().possible_agents;
     acted_.clear();
     done_.clear();
-    env::DictStep step = *world_->Reset({seed_, env_id, episode});
+    EXPECT_TRUE(world_->Reset({seed_, env_id, episode}, step_.BeginStep(0)).ok());
     for (int i = 0; i < steps; ++i) {
-      const Answered answer = Ask(*id, Report(step));
+      const Answered answer = Ask(*id, Report());
       if (!answer.ok()) return answer.status();
-      std::map<std::string, std::vector<space::ActionWord>> actions;
+      std::vector<std::vector<space::ActionWord>> chosen(agents.size());
+      std::vector<const space::ActionWord*> rows(agents.size());
       for (const AgentAction& action : *answer) {
+        const auto slot = static_cast<size_t>(world_->spec().FindAgent(base::AgentId(action.agent))->value());
         acted_.insert(action.agent);
-        actions[action.agent] = *FromClient(SpaceOf(action.agent), action.action);
+        chosen[slot] = *FromClient(agents[slot].action_space, action.action);
+        rows[slot] = chosen[slot].data();
       }
-      step = *world_->Step(actions);
-      if (!step.terminateds.at("__all__") && !step.truncateds.at("__all__")) continue;
-      const End end = step.terminateds.at("__all__") ? End::kTerminated : End::kTruncated;
-      return book_->EndEpisode(*id, end, Report(step));
+      EXPECT_TRUE(world_->Step(rows, step_.BeginStep(0)).ok());
+      if (!step_.all_done(0)) continue;
+      return book_->EndEpisode(*id, step_.all_terminated(0) ? End::kTerminated : End::kTruncated, Report());
     }
     return absl::OkStatus();
   }
 
  private:
-  const space::Space& SpaceOf(const std::string& agent) const {
-    const env::EnvSpec& spec = book_->spec();
-    return spec.possible_agents[static_cast<size_t>(spec.FindAgent(base::AgentId(agent))->value())].action_space;
-  }
   Answered Ask(const std::string& id, const StepReport& report) {
     std::promise<Answered> promise;
     book_->Act(id, StepKind::kGetActions, report,
                [&promise](Answered answer) { promise.set_value(std::move(answer)); });
     return promise.get_future().get();
   }
-  StepReport Report(const env::DictStep& step) {
+  /// Of the last step.
+  StepReport Report() {
     StepReport report;
-    for (const env::AgentSpec& agent : book_->spec().possible_agents) {
-      const std::string& id = agent.id.value();
+    for (int32_t slot = 0; slot < world_->spec().num_agents(); ++slot) {
+      const std::string& id = world_->spec().possible_agents[static_cast<size_t>(slot)].id.value();
       AgentReport of;
       of.agent = id;
-      const bool terminated = step.terminateds.count(id) > 0 && step.terminateds.at(id);
-      const bool truncated = step.truncateds.count(id) > 0 && step.truncateds.at(id);
-      of.end = terminated ? End::kTerminated : truncated ? End::kTruncated : End::kNone;
+      of.end = step_.terminated(0, slot) ? End::kTerminated : step_.truncated(0, slot) ? End::kTruncated : End::kNone;
       if (done_.count(id) > 0) continue;
       // What was rewarded or ended before it ever acted is no row of anybody's.
       if (of.end != End::kNone) done_.insert(id);
-      if (acted_.count(id) == 0 && (of.end != End::kNone || step.observations.count(id) == 0)) continue;
-      if (const auto seen = step.observations.find(id); seen != step.observations.end()) of.observation = seen->second;
-      if (const auto mask = step.action_masks.find(id); mask != step.action_masks.end() && of.observed()) {
-        of.action_mask.assign(mask->second.begin(), mask->second.end());
+      if (acted_.count(id) == 0 && (of.end != End::kNone || !step_.observed(0, slot))) continue;
+      if (step_.observed(0, slot)) {
+        const absl::Span<const float> seen = step_.observation(0, slot);
+        const absl::Span<const uint8_t> mask = step_.action_mask(0, slot);
+        of.observation.assign(seen.begin(), seen.end());
+        of.action_mask.assign(mask.begin(), mask.end());
       }
-      if (const auto reward = step.rewards.find(id); reward != step.rewards.end() && acted_.count(id) > 0) {
-        of.reward = reward->second;
-      }
+      if (acted_.count(id) > 0) of.reward = step_.reward(0, slot);
       if (of.observed() || of.end != End::kNone || of.reward != 0) report.agents.push_back(std::move(of));
     }
-    if (const auto state = step.states.find("__all__"); state != step.states.end()) report.state = state->second;
+    if (world_->spec().state_kind == env::StateKind::kPerEnv) {
+      const absl::Span<const float> state = step_.state(0, 0);
+      report.state.assign(state.begin(), state.end());
+    }
     return report;
   }
 
   EpisodeBook* const book_;
-  const std::unique_ptr<env::DictEnv> world_;
+  const std::unique_ptr<env::MultiAgentEnv> world_;
+  env::SlotBuffers step_;
   const uint64_t seed_;
   std::set<std::string> acted_, done_;
 };
