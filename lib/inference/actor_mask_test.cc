@@ -1,5 +1,6 @@
 // Masks at every discrete leaf of an action space of many parts, for every back end.
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -125,6 +126,51 @@ TEST_P(ActorMaskTest, OneLeafWithoutAnAllowedCategoryIsAnError) {
     EXPECT_NE(status.message().find("env 17, episode 0, agent slot 0, step 7"), std::string::npos) << status;
     mask_ = before;
   }
+}
+
+TEST_P(ActorMaskTest, ExploresAsItsWeightsSayAndOnlyWhereItIsTo) {
+  constexpr double kEpsilon = 0.4, kNoise = 0.25;
+  auto exploring = std::make_shared<policy::WeightSnapshot>(*weights_);
+  exploring->exploration = {{policy::WeightSnapshot::kEpsilon, kEpsilon}, {policy::WeightSnapshot::kNoise, kNoise}};
+  std::vector<ActionWord> greedy(static_cast<size_t>(kRows * kWords)), actions = greedy;
+  std::vector<float> logp(static_cast<size_t>(kRows));
+  ASSERT_TRUE(actor_->Act(Input(/*deterministic=*/true), greedy.data(), logp.data()).ok());
+  ASSERT_TRUE(actor_->SetWeights(exploring).ok());
+  ASSERT_TRUE(actor_->Act(Input(/*deterministic=*/false), actions.data(), logp.data()).ok());
+  for (size_t w = 0; w < actions.size(); ++w) EXPECT_EQ(actions[w].i32, greedy[w].i32) << "it is not to explore";
+  ActInput input = Input(/*deterministic=*/false);
+  input.explores = true;
+  ASSERT_TRUE(actor_->Act(input, actions.data(), logp.data()).ok());
+  int64_t free_leaves = 0, others = 0;
+  double expected_others = 0, noise = 0;
+  for (int64_t r = 0; r < kRows; ++r) {
+    const ActionWord* const action = &actions[static_cast<size_t>(r * kWords)];
+    const ActionWord* const mode = &greedy[static_cast<size_t>(r * kWords)];
+    double expected = 0;
+    for (const space::ActionLeaf& leaf : leaves_) {
+      if (leaf.kind == space::ActionLeaf::Kind::kContinuous) {
+        for (int64_t w = leaf.word; w < leaf.word + leaf.words; ++w) {
+          const double z = (double{action[w].f32} - double{mode[w].f32}) / kNoise;
+          noise += z * z / (2 * kRows);
+          expected -= 0.5 * z * z + std::log(kNoise) + 0.5 * std::log(2 * M_PI);
+        }
+        continue;
+      }
+      const uint8_t* const mask = MaskOf(r, leaf);
+      const auto allowed = static_cast<double>(std::count(mask, mask + leaf.categories, uint8_t{1}));
+      ASSERT_EQ(mask[action[leaf.word].i32 - leaf.start], 1);
+      const bool other = action[leaf.word].i32 != mode[leaf.word].i32;
+      expected += std::log(other ? kEpsilon / allowed : 1 - kEpsilon + kEpsilon / allowed);
+      if (allowed < 2) continue;
+      ++free_leaves;
+      others += other ? 1 : 0;
+      expected_others += kEpsilon * (1 - 1 / allowed);
+    }
+    ASSERT_NEAR(logp[static_cast<size_t>(r)], expected, 1e-4) << "row " << r;
+  }
+  EXPECT_GT(free_leaves, 1000);
+  EXPECT_NEAR(static_cast<double>(others), expected_others, 4 * std::sqrt(expected_others)) << "four deviations";
+  EXPECT_NEAR(noise, 1, 0.25);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, ActorMaskTest, kBackends, BackendCaseName);

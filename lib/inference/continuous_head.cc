@@ -9,6 +9,7 @@ namespace {
 using policy::ContinuousDistribution;
 using space::ActionWord;
 
+constexpr float kLeastStd = 1e-6f;  // of a log-probability: without noise an action has none
 constexpr float kHalfLogTwoPi = 0.91893853f;
 constexpr float kLogTwo = 0.69314718f;
 // Of a Beta: a gamma's first attempts, whose numbers come with the row's, and those that may follow. All are refused
@@ -121,6 +122,11 @@ void ContinuousHead::SetLogStd(const float* log_std) {
     log_std_[i] = std::clamp(log_std[i], min_log_std_, max_log_std_);
     std_[i] = std::exp(log_std_[i]);
   }
+}
+
+void ContinuousHead::SetStd(float std) {
+  std::fill(std_.begin(), std_.end(), std);
+  std::fill(log_std_.begin(), log_std_.end(), std::log(std::max(std, kLeastStd)));
 }
 
 float ContinuousHead::LogStdOf(const ContinuousCall& call, const float* outputs, int64_t element) const {

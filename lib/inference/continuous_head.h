@@ -48,6 +48,8 @@ class ContinuousHead {
   int64_t RandomWords(int64_t words) const;
   /// The values of actor.log_std, [log_std_size]; nothing is read where that is 0.
   void SetLogStd(const float* log_std);
+  /// The standard deviation of all elements of a free Gaussian, whatever actor.log_std says.
+  void SetStd(float std);
   void Sample(const ContinuousCall& call) const;
 
  private:

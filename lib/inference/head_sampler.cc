@@ -1,6 +1,7 @@
 #include "lib/inference/head_sampler.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
@@ -53,11 +54,23 @@ HeadSampler::HeadSampler(const policy::PolicySpec& spec, uint64_t seed, const Ke
 }
 
 void HeadSampler::SetWeights(const policy::WeightSnapshot& weights) {
-  continuous_.SetLogStd(weights.actor.data() + log_std_offset_);
+  const auto of = [&weights](const char* name) {
+    const auto found = weights.exploration.find(name);
+    return found == weights.exploration.end() ? std::nullopt : std::optional<double>(found->second);
+  };
+  epsilon_ = of(policy::WeightSnapshot::kEpsilon);
+  const std::optional<double> noise = of(policy::WeightSnapshot::kNoise);
+  has_noise_ = noise.has_value();
+  if (has_noise_) {
+    continuous_.SetStd(static_cast<float>(*noise));
+  } else {
+    continuous_.SetLogStd(weights.actor.data() + log_std_offset_);
+  }
 }
 
 void HeadSampler::EnsureCapacity(int64_t rows) {
   random_.EnsureCapacity(static_cast<size_t>(rows) * static_cast<size_t>(std::max<int64_t>(1, random_blocks_)) * 16);
+  greedy_logp_.EnsureCapacity(static_cast<size_t>(rows) * sizeof(float));
 }
 
 absl::Status HeadSampler::Sample(const policy::PolicySpec& spec, const ActInput& input, const float* output,
@@ -87,19 +100,46 @@ absl::Status HeadSampler::Sample(const policy::PolicySpec& spec, const ActInput&
       call.mask = input.action_mask + leaf.space.mask_offset;
       call.mask_stride = mask_size_;
     }
-    if (!input.deterministic) {
+    if (!input.deterministic && !epsilon_) {
       call.random = random + leaf.random;
       call.random_stride = random_blocks_ * 4;
     }
     call.start = static_cast<int32_t>(leaf.space.start);
     call.action = &actions[leaf.space.word].i32;
     call.action_stride = action_words_;
-    call.logp = logp;
+    call.logp = epsilon_ ? reinterpret_cast<float*>(greedy_logp_.data()) : logp;
     call.scratch = reinterpret_cast<float*>(weights_of_row_.data());
     const int64_t bad_row = kernels_->categorical(call);
     if (bad_row >= 0) return EverythingForbidden(spec, input.keys[bad_row]);
+    if (epsilon_ && input.explores && !input.deterministic) ExploreEvenly(call, random + leaf.random, logp);
   }
   return absl::OkStatus();
+}
+
+void HeadSampler::ExploreEvenly(const CategoricalCall& mode, const uint32_t* random, float* logp) const {
+  for (int64_t row = 0; row < mode.rows; ++row) {
+    const uint8_t* const mask = mode.mask == nullptr ? nullptr : mode.mask + row * mode.mask_stride;
+    int64_t allowed = mode.categories;
+    if (mask != nullptr) allowed = mode.categories - std::count(mask, mask + mode.categories, uint8_t{0});
+    // One word says whether it explores, and below epsilon what: it is even there, too.
+    const double drawn = random[row * random_blocks_ * 4] * 0x1p-32;
+    int32_t& action = mode.action[row * mode.action_stride];
+    const int32_t greedy = action;
+    if (drawn < *epsilon_) {
+      auto left = std::min(allowed - 1, static_cast<int64_t>(drawn / *epsilon_ * static_cast<double>(allowed)));
+      int64_t category = 0;
+      while (true) {
+        if (mask == nullptr || mask[category] != 0) {
+          if (left == 0) break;
+          --left;
+        }
+        ++category;
+      }
+      action = mode.start + static_cast<int32_t>(category);
+    }
+    const double even = *epsilon_ / static_cast<double>(allowed);
+    logp[row] += static_cast<float>(std::log(action == greedy ? 1 - *epsilon_ + even : even));
+  }
 }
 
 void HeadSampler::SampleContinuous(const Leaf& leaf, const ActInput& input, const float* output, int64_t stride,
@@ -111,7 +151,7 @@ void HeadSampler::SampleContinuous(const Leaf& leaf, const ActInput& input, cons
   call.outputs = output + leaf.output;
   call.output_stride = stride;
   call.log_std = leaf.log_std;
-  if (!input.deterministic) {
+  if (!input.deterministic && (!has_noise_ || input.explores)) {
     call.random = reinterpret_cast<const uint32_t*>(random_.data()) + leaf.random;
     call.random_stride = random_blocks_ * 4;
   }

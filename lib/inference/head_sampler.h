@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,7 +21,7 @@ class HeadSampler {
   /// `seed` is the run's; samples are drawn from its stream kAction.
   HeadSampler(const policy::PolicySpec& spec, uint64_t seed, const KernelTable* kernels);
 
-  /// The free log standard deviations of `weights`, which fit the spec.
+  /// The free log standard deviations of `weights`, which fit the spec, and how they explore.
   void SetWeights(const policy::WeightSnapshot& weights);
   /// Batches of so many rows allocate nothing from now on.
   void EnsureCapacity(int64_t rows);
@@ -39,6 +40,8 @@ class HeadSampler {
     int64_t random = 0;   // first random word of the row
   };
 
+  /// The first leaf of the rows, of which the mode was taken: some actions are others, drawn evenly. `logp` as Act.
+  void ExploreEvenly(const CategoricalCall& mode, const uint32_t* random, float* logp) const;
   uint64_t SeedOf(const ActInput& input) const { return input.seed == nullptr ? seed_ : *input.seed; }
   void SampleContinuous(const Leaf& leaf, const ActInput& input, const float* output, int64_t stride,
                         space::ActionWord* actions, float* logp) const;
@@ -51,7 +54,9 @@ class HeadSampler {
   std::vector<Leaf> leaves_;
   int64_t random_blocks_ = 0;  // of four words, a row
   int64_t log_std_offset_ = 0;
-  tensor::Buffer random_, weights_of_row_;
+  std::optional<double> epsilon_;  // WeightSnapshot::kEpsilon
+  bool has_noise_ = false;         // WeightSnapshot::kNoise stands in the place of the policy's deviations
+  tensor::Buffer random_, weights_of_row_, greedy_logp_;
 };
 
 /// The network's output is not: INTERNAL.

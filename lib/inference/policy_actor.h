@@ -25,6 +25,7 @@ struct ActInput {
   const uint8_t* action_mask = nullptr;  ///< [rows, mask_size]; needed exactly when the policy has a mask
   const RowKey* keys = nullptr;          ///< [rows]
   bool deterministic = false;            ///< the distribution's mode instead of a sample
+  bool explores = false;                 ///< as the weights say, where they say how; else such weights act greedily
   /// [rows, actor_state_size]: what the policy remembers of each row's agent, zeros at the first decision of its
   /// episode. Ignored where that is none. An actor itself remembers nothing.
   const float* state_in = nullptr;

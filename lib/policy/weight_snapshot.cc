@@ -51,6 +51,24 @@ absl::Status WeightSnapshot::Validate(const PolicySpec& spec, int64_t acting_siz
         "policy \"", id.value(), "\": exploration \"", base::LogSafe(name, kMaxExplorationNameBytes), "\" is ", value,
         "; expected a finite number with a name of 1 to ", kMaxExplorationNameBytes, " bytes"));
   }
+  const std::vector<space::ActionLeaf> leaves = space::ActionLeaves(spec.action_space);
+  const auto acts_by = [&leaves](space::ActionLeaf::Kind kind) {
+    return std::any_of(leaves.begin(), leaves.end(),
+                       [kind](const space::ActionLeaf& leaf) { return leaf.kind == kind; });
+  };
+  const auto refuse = [this](const char* name, double value, const char* expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy \"", id.value(), "\": exploration \"", name, "\" is ", value, "; expected ", expected));
+  };
+  if (const auto epsilon = exploration.find(kEpsilon); epsilon != exploration.end()) {
+    const bool fits = epsilon->second >= 0 && epsilon->second <= 1 && acts_by(space::ActionLeaf::Kind::kCategorical);
+    if (!fits) return refuse(kEpsilon, epsilon->second, "0 to 1, of a policy with discrete actions");
+  }
+  if (const auto noise = exploration.find(kNoise); noise != exploration.end()) {
+    const bool fits =
+        noise->second >= 0 && spec.continuous == ContinuousDistribution::kGaussian && spec.log_std_size() > 0;
+    if (!fits) return refuse(kNoise, noise->second, "at least 0, of a policy with Gaussian actions (free_log_std)");
+  }
   return absl::OkStatus();
 }
 

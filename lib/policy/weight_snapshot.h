@@ -19,6 +19,11 @@ namespace troupe::policy {
 struct WeightSnapshot {
   static constexpr size_t kMaxExplorationScalars = 16;
   static constexpr size_t kMaxExplorationNameBytes = 64;
+  /// Names of `exploration`: with the probability kEpsilon a discrete action is drawn evenly from those that are
+  /// allowed, else the one of the largest output is taken; a continuous one is its mean with Gaussian noise of the
+  /// standard deviation kNoise, before it is bounded. Who does not explore takes the largest, and the mean.
+  static constexpr char kEpsilon[] = "epsilon";
+  static constexpr char kNoise[] = "noise";
 
   PolicyId id;
   WeightVersion version;
@@ -27,12 +32,13 @@ struct WeightSnapshot {
   /// The actor's input is clip((obs - mean) * inverse_std, -10, 10).
   std::vector<float> observation_mean;
   std::vector<float> observation_inverse_std;
-  /// How it explores, evaluated when these weights were published, so that it is versioned with them: "epsilon",
-  /// "noise", by the name that the policy's algorithm gives; empty where actions are sampled from the policy itself.
+  /// How it explores, evaluated when these weights were published, so that it is versioned with them, by name. Empty
+  /// where actions are sampled from the policy itself.
   std::map<std::string, double, std::less<>> exploration = {};
 
   /// INVALID_ARGUMENT when a size does not fit `spec`, a number is not finite, or `exploration` has more than
-  /// kMaxExplorationScalars or a bad name.
+  /// kMaxExplorationScalars, a bad name, an epsilon outside [0, 1] or without a discrete action, or a negative noise,
+  /// or one without a Gaussian action.
   absl::Status Validate(const PolicySpec& spec) const;
   /// The same for who has `acting_size` of the spec's layout at hand: a layout is many names.
   absl::Status Validate(const PolicySpec& spec, int64_t acting_size) const;

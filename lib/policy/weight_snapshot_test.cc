@@ -56,6 +56,11 @@ TEST(WeightSnapshotTest, ExploresWithFewNumbersThatHaveNames) {
     snapshot.exploration = {{name, 1.0}};
     EXPECT_FALSE(snapshot.Validate(spec).ok());
   }
+  snapshot.exploration = {{WeightSnapshot::kEpsilon, 1.5}};
+  EXPECT_NE(snapshot.Validate(spec).message().find("\"epsilon\" is 1.5; expected 0 to 1, of a policy with discrete"),
+            absl::string_view::npos);
+  snapshot.exploration = {{WeightSnapshot::kNoise, 0.1}};
+  EXPECT_NE(snapshot.Validate(spec).message().find("of a policy with Gaussian actions"), absl::string_view::npos);
   snapshot.exploration.clear();
   for (int i = 0; i < 17; ++i) snapshot.exploration[std::to_string(i)] = i;
   EXPECT_NE(snapshot.Validate(spec).message().find("explores with 17 numbers"), absl::string_view::npos);

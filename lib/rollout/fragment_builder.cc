@@ -447,6 +447,7 @@ void FragmentBuilder::OpenDecisionOf(Lane& lane, size_t slot, bool begins_segmen
 inference::ActInput FragmentBuilder::OpenRows(size_t place) const {
   PolicyColumns& columns = *storage_->policies[place];
   inference::ActInput input;
+  input.explores = true;
   input.rows = columns.rows - columns.first_open;
   if (input.rows == 0) return input;
   input.obs = columns.obs.Row(columns.first_open);

@@ -19,6 +19,8 @@ class VdnGroup final : public training::GroupTrainer {
   static constexpr double kLearningRate = 5e-3;
   static constexpr float kGamma = 0.99f;
   static constexpr int64_t kTargetUpdateInterval = 20;  ///< updates
+  static constexpr double kLastEpsilon = 0.1;
+  static constexpr int64_t kExplores = 500;  ///< updates, until then
 
   VdnGroup(absl::Span<const training::GroupMember> members, uint64_t seed) {
     for (const training::GroupMember& member : members) {
@@ -29,6 +31,9 @@ class VdnGroup final : public training::GroupTrainer {
 
   int64_t MinibatchRows(int64_t rows) const override { return rows; }
   std::vector<policy::StateBlock> Export() const override { return targets_; }
+  std::map<std::string, double, std::less<>> Exploration(policy::PolicySlot /*member*/) const override {
+    return {{policy::WeightSnapshot::kEpsilon, epsilon_}};
+  }
   absl::Status Import(const std::vector<policy::StateBlock>& blocks) override {
     std::vector<policy::BlockSpec> known;
     for (const policy::StateBlock& block : targets_) known.push_back({block.name, block.type(), block.shape});
@@ -38,6 +43,8 @@ class VdnGroup final : public training::GroupTrainer {
   }
 
   absl::StatusOr<std::vector<learner::PolicyUpdateReport>> Update(const training::GroupUpdate& update) override {
+    const double left = 1 - static_cast<double>(update.context.iteration + 1) / kExplores;
+    epsilon_ = std::max(kLastEpsilon, left);
     std::vector<Player> players;
     for (size_t p = 0; p < update.batches.size(); ++p) {
       TROUPE_ASSIGN_OR_RETURN(Player player, Evaluate(update, p));
@@ -127,6 +134,7 @@ class VdnGroup final : public training::GroupTrainer {
   }
 
   std::vector<policy::StateBlock> targets_;  ///< by member
+  double epsilon_ = 1;
 };
 
 class Vdn final : public training::Algorithm {

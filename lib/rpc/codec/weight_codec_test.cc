@@ -62,7 +62,7 @@ grpc::ByteBuffer Bytes(const v1::WeightUpdate& update) {
 TEST(WeightCodecTest, ExplorationTravelsWithTheWeights) {
   const policy::PolicySpec spec = Spec(false);
   const auto snapshot = Snapshot(spec, 5);
-  snapshot->exploration = {{"epsilon", 0.05}, {"noise", 0.1}};
+  snapshot->exploration = {{"epsilon", 0.05}, {"temperature", 0.1}};
   const std::vector<grpc::ByteBuffer> encoded = Encode(snapshot);
   ASSERT_EQ(encoded.size(), 1u);
   const auto update = WeightAssembler(Expect(spec)).Add(encoded[0]);

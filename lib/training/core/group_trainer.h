@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -52,6 +55,9 @@ class GroupTrainer {
   /// Trains from the batches; one report for each of them, in their order. INVALID_ARGUMENT for a batch that does not
   /// fit its policy; else what a back end says. After an error the host restores members and group as they were.
   virtual absl::StatusOr<std::vector<learner::PolicyUpdateReport>> Update(const GroupUpdate& update) = 0;
+
+  /// WeightSnapshot::exploration of the member's weights, as of the last Update.
+  virtual std::map<std::string, double, std::less<>> Exploration(policy::PolicySlot /*member*/) const { return {}; }
 
   /// The update that Update was a part of has succeeded as a whole: what it made for the next one holds.
   virtual void Commit() {}

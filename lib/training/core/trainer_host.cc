@@ -199,7 +199,13 @@ absl::StatusOr<std::vector<PolicyUpdateReport>> TrainerHost::Update(const learne
 }
 
 absl::StatusOr<policy::WeightSnapshotPtr> TrainerHost::Snapshot(policy::PolicySlot slot) {
-  return policies_->Snapshot(slot);
+  TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, policies_->Snapshot(slot));
+  const Group* const group = GroupOf(slot);
+  auto exploration = group == nullptr ? decltype(snapshot->exploration)() : group->trainer->Exploration(slot);
+  if (exploration.empty()) return snapshot;
+  auto exploring = std::make_shared<policy::WeightSnapshot>(*snapshot);
+  exploring->exploration = std::move(exploration);
+  return policy::WeightSnapshotPtr(std::move(exploring));
 }
 
 absl::StatusOr<policy::PolicyState> TrainerHost::ExportState(policy::PolicySlot slot) {
