@@ -25,7 +25,6 @@ struct ActInput {
   const uint8_t* action_mask = nullptr;  ///< [rows, mask_size]; needed exactly when the policy has a mask
   const RowKey* keys = nullptr;          ///< [rows]
   bool deterministic = false;            ///< the distribution's mode instead of a sample
-  bool explores = false;                 ///< as the weights say, where they say how; else such weights act greedily
   /// [rows, actor_state_size]: what the policy remembers of each row's agent, zeros at the first decision of its
   /// episode. Ignored where that is none. An actor itself remembers nothing.
   const float* state_in = nullptr;
@@ -36,6 +35,7 @@ struct ActInput {
   /// Where not nullptr: gets the last layer's outputs, [rows, actor_output_size], the logits of discrete leaves first.
   /// Written by actors with networks alone.
   float* outputs = nullptr;
+  bool explores = false;  ///< as the weights say, where they say how; else such weights act greedily
 };
 
 /// Acts for one policy, whatever its class: Actor with networks, ScriptedActor without, or what an ActorHost made. Made

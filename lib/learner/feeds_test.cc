@@ -2,6 +2,7 @@
 // were alone.
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -86,11 +87,23 @@ struct FeedsRun {
       auto grant = port->TryTakeGrant();
       ASSERT_TRUE(grant.has_value());
       for (auto& fragment : rollout->Play(*grant, publisher.version())) {
+        if (marks_rows) MarkRows(*fragment);
         ASSERT_EQ(learner->Submit(ticket, ++sequence, fragment)->disposition, sample::Disposition::kAccepted);
       }
       while (learner->Step(absl::ZeroDuration()).kind == Kind::kUpdated) {
         ASSERT_EQ(CheckConservation(learner->Status().books), absl::OkStatus());
         contexts.push_back(trainer->last_context());
+      }
+    }
+  }
+  /// Each row's log-probability is the version that it was made with.
+  static void MarkRows(sample::MultiAgentBatch& fragment) {
+    for (const sample::PolicyRows& rows : fragment.policies) {
+      const absl::Span<const sample::Index> segment = rows.segment.As<sample::Index>();
+      for (size_t r = 0; r < segment.size(); ++r) {
+        const int32_t* const words = rows.segments.As<int32_t>().data() + segment[r] * sample::kSegmentFields;
+        sample::MutableColumn<float>(rows.action_logp)[r] =
+            -static_cast<float>(rows.version.n - words[sample::kSegmentVersionLag]);
       }
     }
   }
@@ -106,7 +119,40 @@ struct FeedsRun {
   WorkerTicket ticket;
   uint64_t sequence = 0;
   std::vector<UpdateContext> contexts;  ///< by update
+  bool marks_rows = false;
 };
+
+// What the assembler says of ages is found again from the batch alone: each row tells its version, and each update
+// which policies it trains and what it is published as.
+TEST(FeedsTest, NoRowThatTrainsIsOlderThanItsFeedAllowsUnlessItWaited) {
+  FeedsRun run(Fed::kTeamByThirds);
+  run.marks_rows = true;
+  std::map<int32_t, std::vector<int64_t>> versions;  // of a policy's updates
+  int64_t older = 0, rows_seen = 0;
+  run.trainer->OnBatch([&](const TrainBatch& batch, const UpdateContext& context) {
+    for (const PolicyTrainBatch& rows : batch.policies) {
+      if (!rows.train) continue;
+      std::vector<int64_t>& of_policy = versions[rows.policy.value()];
+      for (const float logp : rows.action_logp) {
+        const auto version = static_cast<int64_t>(-logp);
+        const auto later =
+            std::count_if(of_policy.begin(), of_policy.end(), [version](int64_t v) { return v > version; });
+        older += later > 0 ? 1 : 0;  // both feeds allow no lag
+        ++rows_seen;
+      }
+      of_policy.push_back(context.next_version.n);
+    }
+  });
+  run.Start();
+  run.Train(12);
+  EXPECT_GT(rows_seen, 1000);
+  EXPECT_GT(older, 0);
+  int64_t waited = 0;
+  for (const policy::PolicySlot slot : run.learner->Status().policy_rows.ids()) {
+    waited += run.learner->Status().policy_rows[slot].waited;
+  }
+  EXPECT_EQ(older, waited);
+}
 
 TEST(FeedsTest, EachGroupIsTrainedAsIfItWereAlone) {
   FeedsRun both(Fed::kTeamByThirds), alike(Fed::kAllAlike), thirds(Fed::kAllByThirds);

@@ -47,6 +47,8 @@ class FakeTrainer final : public Trainer {
   }
   /// From now on its groups are fed so, and policies that a batch does not train stay as they are.
   void TakeFeed(FeedSpec feed) { feeds_.push_back(std::move(feed)); }
+  /// Called in every Update with what it is given.
+  void OnBatch(std::function<void(const TrainBatch&, const UpdateContext&)> look) { look_ = std::move(look); }
   /// Called in every Update, which lasts as long as this does.
   void OnUpdate(std::function<void(const UpdateContext&)> during) { during_ = std::move(during); }
   /// Of the last batch; -1: it had none.
@@ -65,6 +67,7 @@ class FakeTrainer final : public Trainer {
                                                          const UpdateContext& context) override {
     if (!failure_.ok()) return std::exchange(failure_, absl::OkStatus());
     if (during_ != nullptr) during_(context);
+    if (look_ != nullptr) look_(batch, context);
     ++updates_;
     last_context_ = context;
     last_env_steps_ = batch.env_steps;
@@ -254,6 +257,7 @@ class FakeTrainer final : public Trainer {
   policy::AlgorithmSpec last_algorithm_;
   bool all_are_dead_ = false;
   std::function<void(const UpdateContext&)> during_;
+  std::function<void(const TrainBatch&, const UpdateContext&)> look_;
   int64_t updates_ = 0;
   int64_t last_env_steps_ = 0;
   int64_t last_agent_steps_ = 0;
