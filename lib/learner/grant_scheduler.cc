@@ -205,8 +205,7 @@ void GrantScheduler::CompleteRounds() {
     if (round.complete) continue;
     const bool is_out = std::any_of(grants_.begin(), grants_.end(),
                                     [&round](const auto& grant) { return grant.second.iteration == round.iteration; });
-    const bool is_owed = std::any_of(round.ungranted.begin(), round.ungranted.end(), [](int32_t n) { return n > 0; });
-    if (is_out || is_owed) continue;
+    if (is_out || round.owed > 0) continue;
     if (options_.count_steps_by == CountStepsBy::kAgentSteps && round.agent_steps < options_.train_batch_size) {
       FillRound(round);
       continue;
@@ -304,6 +303,7 @@ void GrantScheduler::ExpireGrant(uint64_t id) {
     const base::EnvId env_id = grant.lanes[i].env_id;
     Lane& lane = LaneOf(env_id);
     RoundOf(grant).ungranted[env_id.value()] += remaining[i];
+    RoundOf(grant).owed += remaining[i];
     lane.fresh = true;
     // The owner may have begun this many episodes: none of them is begun again.
     lane.next_episode = std::max(lane.next_episode, lane.limit);
@@ -373,6 +373,7 @@ void GrantScheduler::FillRound(Round& round) {
     env_steps =
         std::max<int64_t>(options_.num_envs, (options_.train_batch_size - round.agent_steps) / options_.num_agents);
   }
+  round.owed = env_steps;
   const int64_t share = env_steps / options_.num_envs;
   const int64_t rest = env_steps % options_.num_envs;
   for (size_t i = 0; i < lanes_.size(); ++i) {
@@ -430,6 +431,7 @@ void GrantScheduler::Rebalance() {
 }
 
 void GrantScheduler::AdoptOrphans() {
+  if (std::none_of(rounds_.begin(), rounds_.end(), [](const Round& round) { return round.owed > 0; })) return;
   std::vector<int64_t> owed(lanes_.size());
   for (const Round& round : rounds_) {
     for (size_t i = 0; i < lanes_.size(); ++i) owed[i] += round.ungranted[i];
@@ -464,7 +466,9 @@ std::vector<GrantOrder> GrantScheduler::Schedule(absl::Duration now) {
   }
   while (MayOpen()) Open();
   AdoptOrphans();
-  for (Round& round : rounds_) GrantRound(round, &orders);
+  for (Round& round : rounds_) {
+    if (round.owed > 0) GrantRound(round, &orders);
+  }
   return orders;
 }
 
@@ -500,6 +504,7 @@ void GrantScheduler::GrantRound(Round& round, std::vector<GrantOrder>* orders) {
       open.lanes.push_back(GrantedLane{granted.env_id, granted.env_steps, 0, lane.floor, lane.limit});
       open.granted += granted.env_steps;
       round.ungranted[granted.env_id.value()] = 0;
+      round.owed -= granted.env_steps;
       lane.fresh = false;
     }
     outstanding_[worker] += open.granted;

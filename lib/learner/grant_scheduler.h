@@ -122,6 +122,7 @@ class GrantScheduler final : public SamplingPlan {
     int64_t agent_steps = 0;         ///< accepted
     bool complete = false;           ///< all has arrived; it waits for the iterations before it
     std::vector<int32_t> ungranted;  ///< by env id
+    int64_t owed = 0;                ///< the sum of it
   };
   struct GrantedLane {
     base::EnvId env_id;
