@@ -217,6 +217,11 @@ TEST(FeedsTest, AResumedRunHasItsClocks) {
   EXPECT_THAT(updates, ElementsAre(3, 4, 1, 5));
   EXPECT_EQ(resumed.learner->Status().progress.env_steps, 6 * 40);
   EXPECT_EQ(resumed.publisher.version().n, 8);
+  const absl::Status other = FeedsRun(Fed::kAllAlike, /*learner_epoch=*/2).learner->Restore(saved);
+  EXPECT_EQ(other.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(other.message().find("feeds [\"\", \"thirds\"], this run has [\"\"]; expected the same algorithms"),
+            absl::string_view::npos)
+      << other;
 }
 
 }  // namespace

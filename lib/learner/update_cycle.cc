@@ -1,11 +1,13 @@
 #include "lib/learner/update_cycle.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/learner/cut_out.h"
@@ -41,6 +43,7 @@ absl::Status UpdateCycle::Restore(const LearnerState& state) {
     return absl::InvalidArgumentError(absl::StrCat("the checkpoint has ", state.policies.size(), " policies, expected ",
                                                    config_.schema.policies.size()));
   }
+  TROUPE_RETURN_IF_ERROR(CheckFeeds(state));
   {
     base::MutexLock lock(&run_.mutex);
     if (run_.phase != Phase::kMade) return absl::FailedPreconditionError("the learner has started already");
@@ -70,6 +73,19 @@ absl::Status UpdateCycle::Restore(const LearnerState& state) {
   run_.last.updates = state.iteration;
   run_.last.episodes = state.episodes;
   return absl::OkStatus();
+}
+
+absl::Status UpdateCycle::CheckFeeds(const LearnerState& state) const {
+  std::vector<std::string> saved, here;
+  for (const auto& [feed, _] : state.feed_updates) saved.push_back(feed);
+  if (saved.empty()) saved = {""};
+  for (const FeedSpec& feed : run_.feeds) here.push_back(feed.name);
+  std::sort(here.begin(), here.end());
+  if (saved == here) return absl::OkStatus();
+  const auto quoted = [](std::string* out, const std::string& feed) { absl::StrAppend(out, "\"", feed, "\""); };
+  return absl::InvalidArgumentError(absl::StrCat("the checkpoint's policies were trained from the feeds [",
+                                                 absl::StrJoin(saved, ", ", quoted), "], this run has [",
+                                                 absl::StrJoin(here, ", ", quoted), "]; expected the same algorithms"));
 }
 
 absl::Status UpdateCycle::Start() {

@@ -52,6 +52,8 @@ class UpdateCycle {
     absl::Duration assemble_begin, update_begin, update_end;
   };
 
+  /// INVALID_ARGUMENT unless a checkpoint is of a run with the same feeds.
+  absl::Status CheckFeeds(const LearnerState& state) const;
   /// Waits; an outcome when there is nothing to train on.
   std::optional<StepOutcome> AwaitBatch(absl::Duration timeout);
   std::optional<StepOutcome> EndLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(run_.mutex);

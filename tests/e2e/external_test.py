@@ -3,6 +3,7 @@ by itself."""
 
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -54,6 +55,11 @@ class ExternalTest(harness.RunningTestCase):
     def socket(self, run):
         return self.path("runs", run, "external", "episodes.sock")
 
+    def listens(self, run):
+        """The file is there a moment before anybody listens."""
+        with socket.socket(socket.AF_UNIX) as client:
+            return client.connect_ex(self.socket(run)) == 0
+
     def stubs(self):
         """What protoc makes of the one file, beside play.py."""
         plugin = subprocess.run(["which", "grpc_python_plugin"], capture_output=True, text=True, check=True).stdout.strip()
@@ -84,7 +90,7 @@ class ExternalTest(harness.RunningTestCase):
     def test_a_cartpole_trains_through_stubs_and_outlives_its_worker(self):
         self.stubs()
         train = self.start(self.example("external_cartpole/cartpole.yaml"), "--name", "outside", "--set", "experiment.write_interval=512")
-        self.await_true(lambda: os.path.exists(self.socket("outside")), "the door")
+        self.await_true(lambda: self.listens("outside"), "the door")
         self.assertIn(f"unix:{self.socket('outside')}", self.log_text(), "who trains is told where clients come")
         self.await_true(lambda: stat.S_IMODE(os.stat(self.socket("outside")).st_mode) == 0o600, "a private socket")
         self.assertEqual(stat.S_IMODE(os.stat(os.path.dirname(self.socket("outside"))).st_mode), 0o700)
@@ -146,7 +152,7 @@ class ExternalTest(harness.RunningTestCase):
 
     def test_agents_come_and_leave_and_what_does_not_fit_is_refused(self):
         train = self.start(self.write("two.yaml", TWO), "--name", "two")
-        self.await_true(lambda: os.path.exists(self.socket("two")), "the door")
+        self.await_true(lambda: self.listens("two"), "the door")
         with external.ExternalEnv(self.path("runs", "two"), timeout=30) as env:
             over = self.episode(env)
             self.assert_code("FAILED_PRECONDITION", env.get_actions, over, {"early": [0, 0]})
@@ -185,7 +191,7 @@ class ExternalTest(harness.RunningTestCase):
 
     def test_a_run_without_clients_ends_when_it_is_told_to(self):
         train = self.start(self.write("two.yaml", TWO), "--name", "two", "--workers", "1")
-        self.await_true(lambda: os.path.exists(self.socket("two")), "the door")
+        self.await_true(lambda: self.listens("two"), "the door")
         with external.ExternalEnv(self.path("runs", "two"), timeout=30) as env:
             heard = []
 
@@ -201,7 +207,7 @@ class ExternalTest(harness.RunningTestCase):
             self.assertEqual(heard, [None], "who waits hears that the run ends")
         self.assertEqual(train.wait(timeout=30), 0, self.log_text())
         again = self.start("--resume", "runs/two")
-        self.await_true(lambda: os.path.exists(self.socket("two")), "the door")
+        self.await_true(lambda: self.listens("two"), "the door")
         again.send_signal(signal.SIGTERM)
         self.assertEqual(again.wait(timeout=30), 0, self.log_text())
         self.assert_nothing_left()
@@ -220,7 +226,7 @@ class ExternalTest(harness.RunningTestCase):
     @harness.by_command(LIBRARY)
     def test_a_client_that_acts_by_itself_decides_as_the_worker_does(self):
         train = self.start(self.write("remembers.yaml", REMEMBERS), "--name", "two")
-        self.await_true(lambda: os.path.exists(self.socket("two")), "the door")
+        self.await_true(lambda: self.listens("two"), "the door")
         asked, own = {}, {}
         # Each action of the four steps of both: 3 or 2 of early, 4 of late.
         for known, local in ((asked, False), (own, True)):
@@ -252,7 +258,7 @@ class ExternalTest(harness.RunningTestCase):
     def test_a_cartpole_trains_with_a_client_that_acts_by_itself(self):
         train = self.start(self.example("external_cartpole/cartpole.yaml"), "--name", "outside", "--set", "experiment.write_interval=512", "--set",
                            "stop={env_steps: 5120}")
-        self.await_true(lambda: os.path.exists(self.socket("outside")), "the door")
+        self.await_true(lambda: self.listens("outside"), "the door")
         with open(self.path("clients"), "w") as log:
             client = subprocess.Popen([sys.executable, "-B", os.path.join(self.source, "examples", "external_cartpole", "play_local.py"),
                                        self.path("runs", "outside")], cwd=self.folder, stdout=log, stderr=subprocess.STDOUT,
