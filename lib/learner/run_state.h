@@ -124,7 +124,6 @@ class RunState {
   int64_t first_updates ABSL_GUARDED_BY(mutex) = 0;      ///< of them, before this learner epoch
   int64_t arrived_env_steps ABSL_GUARDED_BY(mutex) = 0;  ///< accepted and not yet trained on
   int64_t episodes ABSL_GUARDED_BY(mutex) = 0;
-  RowAges waited_ages ABSL_GUARDED_BY(mutex);  ///< in this learner epoch
   ProgressRecord last ABSL_GUARDED_BY(mutex);
   double earlier_wall_clock_s ABSL_GUARDED_BY(mutex) = 0;
   /// When the first fragment of this epoch was accepted: until then workers start and environments are made.

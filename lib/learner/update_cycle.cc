@@ -326,7 +326,6 @@ void UpdateCycle::Book(const Batch& batch, int64_t num_finished, ProgressRecord*
   {
     base::MutexLock lock(&run_.mutex);
     run_.accounting.BookBatch(batch.fates);
-    run_.waited_ages.Add(batch.assembly->waited_ages);
     const int64_t done = run_.ingest->Done();
     const int64_t env_steps = run_.plan->EnvStepsBelow(done) - run_.trained.env_steps;
     run_.arrived_env_steps -= env_steps;
@@ -361,7 +360,8 @@ void UpdateCycle::Book(const Batch& batch, int64_t num_finished, ProgressRecord*
     record->env_counters = run_.registry.env_counters();
     record->expired_grants = run_.plan->expired_grants();
     record->rows = run_.accounting.totals();
-    record->waited_ages = run_.waited_ages;
+    record->waited_ages = run_.last.waited_ages;
+    record->waited_ages.Add(batch.assembly->waited_ages);
     record->policy_rows = run_.PolicyRowsLocked();
     record->groups = std::make_shared<const std::vector<GroupRows>>(run_.accounting.Books().groups);
     run_.last = *record;

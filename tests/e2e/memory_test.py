@@ -52,9 +52,12 @@ class Memory(harness.TroupeTestCase):
             self.assert_unbroken(lines)
 
     def test_where_agents_wait_for_each_other(self):
-        """Turns: a decision waits for its outcome while the other agent acts, also over the end of a batch. Rows of before that are too old
-        to be trained on break a critic's stream, which is counted and harms no actor."""
-        self.assert_as_acted(self.train("turns", "kuhn_poker.yaml", 8, 320, 320, {"num_workers": 2, "num_envs_per_worker": 8, "model.max_seq_len": 2}))
+        """Turns: a decision waits for its outcome while the other agent acts, also over the end of a batch. Weights stand still: what waited was acted by
+        those of before."""
+        lines = self.train("turns", "kuhn_poker.yaml", 8, 320, 320, {"num_workers": 2, "num_envs_per_worker": 8, "model.max_seq_len": 2, "algorithm.lr": 1e-12})
+        self.assert_as_acted(lines)
+        self.assert_unbroken(lines)
+        self.assertGreater(lines[-1]["rows_waited"], 0)
 
     def test_over_policies_that_are_evicted(self):
         lines = self.train("evicted", "many_policies.yaml", 5, 512, 2048, {"num_workers": 2, "multi_agent.policy_map_capacity": 3, "model.max_seq_len": 9})

@@ -19,8 +19,8 @@ class VdnGroup final : public training::GroupTrainer {
   static constexpr double kLearningRate = 5e-3;
   static constexpr float kGamma = 0.99f;
   static constexpr int64_t kTargetUpdateInterval = 20;  ///< updates
-  static constexpr double kLastEpsilon = 0.1;
-  static constexpr int64_t kExplores = 500;  ///< updates, until then
+  static constexpr double kLastEpsilon = 0.5;           // games that are not worth it have values, too
+  static constexpr int64_t kExplores = 500;             ///< updates, until then
 
   VdnGroup(absl::Span<const training::GroupMember> members, uint64_t seed) {
     for (const training::GroupMember& member : members) {

@@ -219,32 +219,26 @@ class AdapterCore:
         observations = returned[0] if isinstance(returned, tuple) and returned else returned
         for key in self._declared:
             value = observations.get(key) if isinstance(observations, dict) else None
-            if isinstance(value, np.ndarray) and _shape_of_numbers(value) and self._found_space("observation", key) is None:
+            if isinstance(value, np.ndarray) and _shape_of_numbers(value) and self._declared_space("observation", key)[0] is None:
                 self._observed_spaces[key] = spaces.Box(value)
         found = [self._spaces_of(key) for key in self._declared]
         if self._observed_spaces:
             key, space = next(iter(self._observed_spaces.items()))
-            self.warn(
-                "spaces",
-                f"agent {key} declares no observation space: its first observation makes it "
-                f"{spaces.to_text(spaces.describe(space))}",
-            )
+            text = spaces.to_text(spaces.describe(space))
+            self.warn("spaces", f"agent {key} declares no observation space: its first observation makes it {text}")
         return found
 
-    def _found_space(self, what: str, key: Hashable) -> Any:
+    def _declared_space(self, what: str, key: Hashable) -> tuple[Any, str]:
+        """The space, or None and why."""
         try:
-            return self._space_of(what, key)
-        except (KeyError, AttributeError, IndexError):
-            return None
+            return self._space_of(what, key), ""
+        except (KeyError, AttributeError, IndexError) as e:
+            return None, f" ({type(e).__name__}: {e})"
 
     def _spaces_of(self, key: Hashable) -> tuple[Any, Any]:
         found = []
         for what in ("observation", "action"):
-            space, why = None, ""
-            try:
-                space = self._space_of(what, key)
-            except (KeyError, AttributeError, IndexError) as e:
-                why = f" ({type(e).__name__}: {e})"
+            space, why = self._declared_space(what, key)
             if space is None and what == "observation":
                 space = self._observed_spaces.get(key)
             if space is None:
