@@ -30,7 +30,7 @@ CASES = (
     ("4.3 MB of weights", 0.05, {"model.actor_hidden_sizes": "[1000,1000]", "model.critic_hidden_sizes": "[8]", "algorithm.train_batch_size": 100,
                                  "algorithm.minibatch_size": 100}),
 )
-# Of it the share of the rate is told that is left.
+# The share of its rate that 50 ms leave is a figure.
 HIDDEN = ("an update of 90 ms at lag 1", 0.05, {**SMALL, "algorithm.train_batch_size": 4000, "algorithm.minibatch_size": 1000, "algorithm.num_epochs": 22,
                                                "algorithm.max_policy_lag": 1})
 UPDATES = 120

@@ -123,7 +123,7 @@ std::string Difference(const SlotBuffers& a, const SlotBuffers& b) {
   return "";
 }
 
-/// Whether two agents observed the same bytes in the last call.
+/// True where two agents observed the same bytes in the last call.
 bool SawAlike(const SlotBuffers& buffers) {
   std::vector<absl::Span<const std::byte>> seen;
   for (int32_t slot = 0; slot < buffers.spec().num_agents(); ++slot) {

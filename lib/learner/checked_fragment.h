@@ -33,7 +33,7 @@ struct CheckedFragment {
   std::vector<LaneCoverage> lanes;  ///< ascending env id; empty for an invalid one
   int64_t bytes = 0;                ///< that it holds in memory
   int64_t agent_steps = 0;          ///< rows with agent_mask 1
-  /// Of them what clients decided by themselves with older weights than the fragment's, by the version of these.
+  /// Those that clients decided by themselves with older weights than the fragment's, by the version of these.
   std::map<int64_t, int64_t> of_clients;
   sample::WorkerId worker;  ///< that handed it in
   bool own = true;          ///< its returns are this user's own word (WorkerHello::own)

@@ -38,7 +38,7 @@ class FeedClock {
 
   /// After `updates`, of which the last was published as `version`.
   FeedClock(int64_t updates, int64_t version) : updates_(updates), before_(version) {}
-  /// Of the only feed of a run: each version is an update of it.
+  /// For the only feed of a run: each version is an update of it.
   FeedClock(int64_t version) : FeedClock(version, version) {}  // NOLINT(google-explicit-constructor)
 
   int64_t updates() const { return updates_; }

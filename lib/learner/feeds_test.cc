@@ -122,8 +122,8 @@ struct FeedsRun {
   bool marks_rows = false;
 };
 
-// What the assembler says of ages is found again from the batch alone: each row tells its version, and each update
-// which policies it trains and what it is published as.
+// Computes ages from the batch alone, without the assembler: each row tells its version, and each update tells which
+// policies it trains and what it is published as.
 TEST(FeedsTest, NoRowThatTrainsIsOlderThanItsFeedAllowsUnlessItWaited) {
   FeedsRun run(Fed::kTeamByThirds);
   run.marks_rows = true;

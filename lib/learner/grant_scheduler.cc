@@ -348,7 +348,7 @@ bool GrantScheduler::MayOpen() const {
   if (!has_published_ || next_iteration_ > done_ + options_.max_ahead) return false;
   if (options_.stop.updates > 0 && next_iteration_ >= options_.stop.updates) return false;
   if (options_.stop.env_steps == 0) return true;
-  // What is open brings its share at least.
+  // An open grant brings its share at least.
   const int64_t most_agents = options_.count_steps_by == CountStepsBy::kAgentSteps ? options_.num_agents : 1;
   int64_t env_steps = env_steps_below_.rbegin()->second;
   for (const Round& round : rounds_) {
@@ -510,7 +510,7 @@ void GrantScheduler::GrantRound(Round& round, std::vector<GrantOrder>* orders) {
     outstanding_[worker] += open.granted;
     open.sent = age_;
     open.counts_from = standings_.CountFrom(worker, age_);
-    // What was granted to it before comes first.
+    // Its earlier grants come first.
     open.limit = standings_.Allow(worker, limit_.Of(outstanding_[worker]));
     next_due_ = std::min(next_due_, open.due());
     orders->push_back(std::move(order));

@@ -149,7 +149,7 @@ class GrantScheduler final : public SamplingPlan {
   Lane& LaneOf(base::EnvId env_id) { return lanes_[env_id.value()]; }
   /// Ends the owner's right to the lane; its next episode is one the owner cannot have begun.
   static void TakeAway(Lane& lane);
-  /// Whether the next iteration may be sampled now.
+  /// True where the next iteration may be sampled now.
   bool MayOpen() const;
   void Open();
   /// Every lane owes its share of what the iteration still needs.

@@ -314,7 +314,7 @@ TEST_F(GrantSchedulerTest, NoMoreIterationsAreOpenedThanTheStopNeeds) {
   scheduler_->SetPublished(0, 0);
   auto orders = Schedule();
   EXPECT_EQ(orders.size(), 3u);
-  // What expires is granted again all the same.
+  // An expired grant is granted again all the same.
   scheduler_->Expire(WorkerId(1), orders[0].grant.id);
   const auto again = Schedule();
   ASSERT_EQ(again.size(), 1u);

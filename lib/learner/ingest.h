@@ -57,13 +57,13 @@ class Ingest {
   size_t num_feeds() const { return feeds_.size(); }
   /// Groups have come, or are gone: those that the feed has now.
   void SetGroups(size_t feed, std::set<policy::GroupId> groups) { feeds_[feed].groups = std::move(groups); }
-  /// Whether the feed trains the policy.
+  /// True where the feed trains the policy.
   bool Feeds(size_t feed, policy::PolicySlot policy) const;
   /// A feed whose next batch is ready, the first from `from` on, around; nullopt: none is.
   std::optional<size_t> FindReady(size_t from) const;
   /// Batches that all sources could give now.
   int64_t NumReady() const;
-  /// What SamplingPlan::SetPublished is told: the sources' least. Between two batches.
+  /// The sources' least, for SamplingPlan::SetPublished. Between two batches.
   int64_t Done() const;
   /// Batches that a source could give now.
   int64_t NumReady(size_t feed) const { return feeds_[feed].source->NumReady(plan_->first_incomplete()); }

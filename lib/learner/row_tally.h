@@ -22,7 +22,7 @@ class RowTally {
     lag_sum_ += static_cast<double>(lag) * static_cast<double>(rows);
     all_kept_ += rows;
   }
-  /// Of the kept rows some that are older than others may be, since they waited for their outcome. `lag` >= 1.
+  /// Kept rows that may be older than others, since they waited for their outcome. `lag` >= 1.
   void Wait(policy::PolicySlot policy, int64_t rows, int64_t lag) {
     waited_[policy] += rows;
     waited_ages_.Add(lag, rows);

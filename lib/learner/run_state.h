@@ -75,7 +75,7 @@ class RunState {
 
   /// Plan and sources begin anew where `start` is; batches and versions count on from it.
   void BeginAtLocked(const LearnerState& start) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  /// What follows from the events so far: wakes the update thread, gives what to send after the lock.
+  /// Acts on the events so far: wakes the update thread, gives what to send after the lock.
   [[nodiscard]] Outbox ScheduleLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   /// Ends the run where environments fail too often.
   void EndIfEnvsFailLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);

@@ -63,7 +63,7 @@ class Client {
                [&promise](Answered answer) { promise.set_value(std::move(answer)); });
     return promise.get_future().get();
   }
-  /// Of the last step.
+  /// The last step's.
   StepReport Report() {
     StepReport report;
     for (int32_t slot = 0; slot < world_->spec().num_agents(); ++slot) {

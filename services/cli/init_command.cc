@@ -128,7 +128,7 @@ absl::StatusOr<env::EnvSpec> SpecOf(const config::EnvSettings& settings, const e
   return made->spec();
 }
 
-/// What the check's episodes of random play show.
+/// The findings of the check's episodes of random play.
 void TakeEpisodes(const env::ConformanceReport& report, StarterFacts* facts) {
   int64_t shortest = std::numeric_limits<int64_t>::max(), longest = 0, steps = 0;
   bool balanced = true;

@@ -78,7 +78,7 @@ TEST_F(TurnBasedTest, BatchesOfAgentSteps) {
                 ElementsAre("0.0 bob@1", "0.0 bob@3 -", "0.1 bob@1", "1.0 bob@1", "1.0 bob@3 -"));
     EXPECT_THAT(first.policies[2].rows,
                 ElementsAre("0.0 carol@2", "0.0 carol@3 -", "0.1 carol@2", "1.0 carol@2", "1.0 carol@3 -"));
-    // What alice decided with the first weights, 0.1 at step 2 and 1.1 at step 0, waited for its outcome.
+    // Two decisions of alice with the first weights, 0.1 at step 2 and 1.1 at step 0, waited for their outcome.
     const RecordingTrainer::Batch& second = trained->updates()[1];
     EXPECT_EQ(second.env_steps, 12);
     EXPECT_EQ(second.agent_steps, 12);

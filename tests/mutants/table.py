@@ -182,7 +182,7 @@ MUTANTS = [
            "if (is_old && (MUTANT || words[sample::kSegmentWaited] == 0)) {", (LEARNER, "*Assembler*")),
     mutant("rows_that_waited_are_not_counted", "lib/learner/assembler.cc", "if (is_old) tally.Wait(", "if (is_old && !MUTANT) tally.Wait(", (LEARNER, "*Assembler*")),
     mutant("waited_rows_count_for_no_batch_of_agent_steps", "lib/learner/checked_fragment.cc", "segment[sample::kSegmentWaited] != 0) continue;",
-           "segment[sample::kSegmentWaited] != 0 && !MUTANT) continue;", ("turn_based_test", "*BatchesOfAgentSteps*")),
+           "(segment[sample::kSegmentWaited] != 0 && !MUTANT)) continue;", ("turn_based_test", "*BatchesOfAgentSteps*")),
     mutant("ordinals_of_grants_that_are_out_again", SCHEDULER, "std::max(lane.next_episode, lane.limit), lane.fresh,",
            "MUTANT ? lane.next_episode : std::max(lane.next_episode, lane.limit), lane.fresh,", (LEARNER, "*GrantScheduler*")),
     mutant("an_iteration_more_than_the_stop_needs", SCHEDULER, "return env_steps < options_.stop.env_steps;",

@@ -83,7 +83,7 @@ class TwiceReplay final : public learner::BatchSource {
     std::erase_if(kept_, [](const Kept& kept) { return kept.uses == 2; });
     return selection;
   }
-  /// What is not drawn yet may be drawn later: it holds nobody up.
+  /// An iteration not drawn yet may be drawn later: it holds nobody up.
   int64_t Done(int64_t first_incomplete) const override { return first_incomplete; }
   bool AnyKept(absl::FunctionRef<bool(const learner::KeptFragment&)> is_one) const override {
     return std::any_of(kept_.begin(), kept_.end(), [&](const Kept& kept) { return is_one(*kept.fragment); });
