@@ -173,6 +173,28 @@ TEST_P(ActorMaskTest, ExploresAsItsWeightsSayAndOnlyWhereItIsTo) {
   EXPECT_NEAR(noise, 1, 0.25);
 }
 
+TEST_P(ActorMaskTest, ValuesOfActionsGiveTheLargest) {
+  policy::PolicySpec spec = spec_;
+  spec.action_space = *Space::Dict({{"b", *Space::Discrete(3, 5)}, {"c", *Space::MultiDiscrete({2, 4})}});
+  spec.actor.action_values = true;
+  auto weights = std::make_shared<policy::WeightSnapshot>(*weights_);
+  weights->actor.resize(static_cast<size_t>(policy::ParameterLayout::For(spec).acting_size()));
+  const auto actor = *Actor::Create(spec, 3, GetParam());
+  ASSERT_TRUE(actor->SetWeights(weights).ok());
+  std::vector<uint8_t> mask(static_cast<size_t>(kRows * 9), 1);
+  ActInput input = {kRows, obs_.data(), mask.data(), keys_.data(), /*deterministic=*/true};
+  std::vector<ActionWord> greedy(static_cast<size_t>(kRows * 3)), actions = greedy;
+  std::vector<float> logp(static_cast<size_t>(kRows), -1.0f);
+  ASSERT_TRUE(actor->Act(input, greedy.data(), logp.data()).ok());
+  input.deterministic = false;
+  for (const bool explores : {false, true}) {  // without an epsilon, as from a checkpoint
+    input.explores = explores;
+    ASSERT_TRUE(actor->Act(input, actions.data(), logp.data()).ok());
+    for (size_t w = 0; w < actions.size(); ++w) ASSERT_EQ(actions[w].i32, greedy[w].i32) << w;
+    for (const float each : logp) ASSERT_EQ(each, 0.0f);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, ActorMaskTest, kBackends, BackendCaseName);
 
 }  // namespace

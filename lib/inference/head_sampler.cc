@@ -25,6 +25,7 @@ HeadSampler::HeadSampler(const policy::PolicySpec& spec, uint64_t seed, const Ke
       seed_(seed),
       action_words_(spec.action_words()),
       mask_size_(spec.mask_size()),
+      takes_largest_(spec.actor.action_values),
       continuous_(spec) {
   // The last layer's columns: the logits of all discrete leaves, then the numbers of the continuous ones.
   int64_t output = 0;
@@ -59,6 +60,7 @@ void HeadSampler::SetWeights(const policy::WeightSnapshot& weights) {
     return found == weights.exploration.end() ? std::nullopt : std::optional<double>(found->second);
   };
   epsilon_ = of(policy::WeightSnapshot::kEpsilon);
+  if (takes_largest_ && !epsilon_) epsilon_ = 0;
   const std::optional<double> noise = of(policy::WeightSnapshot::kNoise);
   has_noise_ = noise.has_value();
   if (has_noise_) {

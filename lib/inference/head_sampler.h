@@ -50,6 +50,7 @@ class HeadSampler {
   const uint64_t seed_;
   const int64_t action_words_;
   const int64_t mask_size_;
+  const bool takes_largest_;  // NetworkSpec::action_values
   ContinuousHead continuous_;
   std::vector<Leaf> leaves_;
   int64_t random_blocks_ = 0;  // of four words, a row

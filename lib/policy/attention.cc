@@ -23,7 +23,7 @@ absl::Status ValidateAttention(const PolicyId& id, const NetworkSpec& network, i
   if (network.encoder != EncoderKind::kAttention) {
     return attention == AttentionSpec() ? absl::OkStatus() : error(" has no attention, but numbers of one");
   }
-  if (network.role != kCriticRole || !network.Reads(NetworkInput::kJointObservation)) {
+  if (network.role == kActorRole || !network.Reads(NetworkInput::kJointObservation)) {
     return error(" attends to agents; expected a critic that reads all their observations");
   }
   if (attention.size < 1 || attention.size > kMaxAttentionSize || attention.heads < 1 ||

@@ -53,10 +53,11 @@ TEST(CriticInputsTest, OtherOrdersAndPartnersAreRefused) {
         Inputs{NetworkInput::kJointObservation, NetworkInput::kObservation}}) {
     PolicySpec spec = WithState();
     spec.mutable_critic()->inputs = inputs;
-    EXPECT_NE(std::string(spec.Validate().message())
-                  .find("expected observation, joint_observation, state or state and observation, and after it perhaps "
-                        "agent_id"),
-              std::string::npos)
+    EXPECT_NE(
+        std::string(spec.Validate().message())
+            .find("expected observation, joint_observation, state or state and observation, then perhaps agent_id, "
+                  "then perhaps action or joint_action"),
+        std::string::npos)
         << spec.Validate();
   }
 }

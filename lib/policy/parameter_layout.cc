@@ -68,6 +68,11 @@ void AddNetwork(const PolicySpec& spec, const NetworkSpec& network, ParameterLay
   builder->Layers(network.num_layers() - 1, width, {spec.OutputSize(network)});
 }
 
+void AddActor(const PolicySpec& spec, ParameterLayout::Builder* builder) {
+  AddNetwork(spec, spec.actor, builder);
+  if (spec.log_std_size() > 0) builder->Entry("log_std", {spec.log_std_size()});
+}
+
 /// The section of a module's buffers, where it has some, behind that of its parameters.
 void AddBuffers(const NetworkSpec& network, bool acting, ParameterLayout::Builder* builder) {
   bool begun = false;
@@ -174,13 +179,22 @@ ParameterLayout ParameterLayout::For(const PolicySpec& spec) {
   Builder builder;
   if (!spec.policy_class.has_weights()) return builder.Build();
   builder.Section(kActorRole, /*trained=*/true, /*acting=*/true);
-  AddNetwork(spec, spec.actor, &builder);
-  if (spec.log_std_size() > 0) builder.Entry("log_std", {spec.log_std_size()});
+  AddActor(spec, &builder);
   AddBuffers(spec.actor, /*acting=*/true, &builder);
   for (const NetworkSpec& network : spec.learner_networks) {
     builder.Section(network.role, /*trained=*/true, /*acting=*/false);
     AddNetwork(spec, network, &builder);
     AddBuffers(network, /*acting=*/false, &builder);
+  }
+  for (const LearnerNumber& number : spec.learner_numbers) {
+    builder.Section(number.name, /*trained=*/true, /*acting=*/false).Entry("value", {1});
+  }
+  const auto add_target = [&](const NetworkSpec& network) -> ParameterLayout::Builder& {
+    return builder.Section(network.role + kTargetOf, /*trained=*/false, /*acting=*/false);
+  };
+  if (spec.actor.has_target) AddActor(spec, &add_target(spec.actor));
+  for (const NetworkSpec& network : spec.learner_networks) {
+    if (network.has_target) AddNetwork(spec, network, &add_target(network));
   }
   return builder.Build();
 }

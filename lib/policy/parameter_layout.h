@@ -73,9 +73,10 @@ class ParameterLayout {
   /// hidden one actor.norm.<i>.{weight,bias} where layers are normalized, actor.core.* between those of encoder and
   /// head where there is a core, actor.log_std when log_std_size() > 0; then one of each learner network,
   /// critic.<i>.{weight,bias} and so on, with attention first critic.embedding.<i>.* and critic.attention.*; of one
-  /// that shares the actor's encoder the layers of its head. Nothing for a class without weights. Of a user's module
-  /// actor.<name> for each parameter, and a section "actor.buffers", which is not trained, with actor.buffers.<name>
-  /// for each buffer.
+  /// that shares the actor's encoder the layers of its head. Then one of each learner number, NAME.value; then of each
+  /// network with a target "ROLE.target", laid out as the network's. Nothing for a class without weights. Of a user's
+  /// module actor.<name> for each parameter, and a section "actor.buffers", which is not trained, with
+  /// actor.buffers.<name> for each buffer.
   static ParameterLayout For(const PolicySpec& spec);
 
   const std::vector<ParameterEntry>& entries() const& { return entries_; }

@@ -17,6 +17,8 @@
 namespace troupe::policy {
 namespace {
 
+constexpr size_t kMaxRoleBytes = 32;
+constexpr size_t kMaxLearnerNetworks = 8;
 constexpr int64_t kMaxCoreLayers = 4;
 constexpr int64_t kMaxCoreSize = 4096;
 constexpr int64_t kMaxSequenceLength = 65536;
@@ -34,12 +36,13 @@ constexpr std::array<std::pair<Activation, std::string_view>, 7> kActivations = 
     {Activation::kIdentity, "identity"},
 }};
 
-constexpr std::array<std::pair<NetworkInput, std::string_view>, 5> kInputs = {{
+constexpr std::array<std::pair<NetworkInput, std::string_view>, 6> kInputs = {{
     {NetworkInput::kObservation, "observation"},
     {NetworkInput::kJointObservation, "joint_observation"},
     {NetworkInput::kState, "state"},
     {NetworkInput::kAgentId, "agent_id"},
     {NetworkInput::kJointAction, "joint_action"},
+    {NetworkInput::kAction, "action"},
 }};
 
 constexpr char kMlp[] = "mlp";  // the only kind there was when checkpoints and workers began to hash texts
@@ -81,6 +84,17 @@ absl::Status ValidateNetwork(const PolicySpec& spec, const NetworkSpec& network)
   if (NameOf(kEncoderNames, network.encoder) == "unknown") return error(" has an unknown encoder");
   if (NameOf(kCoreNames, core.kind) == "unknown") return error(" has an unknown core");
   if (NameOf(kInitializerNames, network.initializer) == "unknown") return error(" has an unknown initializer");
+  if (network.action_values && (spec.action_space.mask_size() == 0 || spec.HasContinuousActions())) {
+    return error(" gives values of actions, and the action space is ", spec.action_space.ToString(),
+                 "; expected a discrete one");
+  }
+  if (network.encoder == EncoderKind::kTorchScript && network.reads_actions()) {
+    return error(" is a TorchScript module and reads actions; expected one that reads none");
+  }
+  if (network.has_target && std::any_of(network.module.tensors.begin(), network.module.tensors.end(),
+                                        [](const ModuleTensor& tensor) { return tensor.is_buffer; })) {
+    return error(" is a TorchScript module with buffers and has a target; expected one without");
+  }
   TROUPE_RETURN_IF_ERROR(ValidateConvolutions(spec, network));
   TROUPE_RETURN_IF_ERROR(ValidateAttention(id, network, spec.joint_observation_size));
   if (!remembers && core != CoreSpec()) {
@@ -123,6 +137,39 @@ absl::Status ValidateShared(const PolicySpec& spec, const NetworkSpec& network) 
                  spec.agent_id_size == 0 ? "observation" : InputsText(spec.actor), ", as the actor");
   }
   return absl::OkStatus();
+}
+
+/// A learner network's inputs: the observation, the joint observation or the state, of a state perhaps the agent's
+/// observation, then perhaps its slot, then perhaps actions.
+absl::Status ValidateLearnerInputs(const PolicySpec& spec, const NetworkSpec& network) {
+  const auto error = [&](auto&&... parts) {
+    return absl::InvalidArgumentError(absl::StrCat("policy \"", spec.id.value(), "\": the ", network.role, parts...));
+  };
+  std::vector<NetworkInput> rest = network.inputs;
+  if (network.reads_actions()) rest.pop_back();
+  const NetworkInput first = rest.empty() ? NetworkInput::kAgentId : rest[0];
+  const bool has_id = rest.size() > 1 && rest.back() == NetworkInput::kAgentId;
+  const bool observes = first == NetworkInput::kState && rest.size() > 1 && rest[1] == NetworkInput::kObservation;
+  const bool known =
+      first == NetworkInput::kObservation || first == NetworkInput::kJointObservation || first == NetworkInput::kState;
+  if (!known || rest.size() != size_t{1} + (observes ? 1 : 0) + (has_id ? 1 : 0)) {
+    return error(" reads ", network.inputs.empty() ? "nothing" : InputsText(network),
+                 "; expected observation, joint_observation, state or state and observation, then perhaps agent_id, "
+                 "then perhaps action or joint_action");
+  }
+  if (has_id && spec.agent_id_size == 0) return error(" reads agent_id, which needs agent_id_size above 0");
+  std::vector<NetworkInput> of_all = spec.critic().inputs;
+  if (spec.critic().reads_actions()) of_all.pop_back();
+  if (rest != of_all) {
+    return error(" reads ", InputsText(network), " and the ", spec.critic().role, " ", InputsText(spec.critic()),
+                 "; expected the same but for actions");
+  }
+  return absl::OkStatus();
+}
+
+bool IsRole(std::string_view name) {
+  const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+  return !name.empty() && name.size() <= kMaxRoleBytes && std::all_of(name.begin(), name.end(), fits);
 }
 
 /// Whether a canonical text of before there were other networks says all of it: an actor, and a critic of its kind.
@@ -234,15 +281,32 @@ int64_t PolicySpec::InputSize(const NetworkSpec& network) const {
       case NetworkInput::kAgentId:
         size += agent_id_size;
         break;
-      case NetworkInput::kJointAction:  // Validate refuses it
+      case NetworkInput::kJointAction:
+        size += joint_action_size;
+        break;
+      case NetworkInput::kAction:
+        size += action_size();
         break;
     }
   }
   return size;
 }
 
+int64_t PolicySpec::ActionInputSize(const NetworkSpec& network) const {
+  return (network.Reads(NetworkInput::kAction) ? action_size() : 0) +
+         (network.Reads(NetworkInput::kJointAction) ? joint_action_size : 0);
+}
+
 int64_t PolicySpec::OutputSize(const NetworkSpec& network) const {
-  return network.role == kActorRole ? actor_output_size() : 1;
+  return network.role == kActorRole || network.action_values ? actor_output_size() : 1;
+}
+
+int64_t PolicySpec::action_size() const {
+  int64_t size = 0;
+  for (const space::ActionLeaf& leaf : space::ActionLeaves(action_space)) {
+    size += leaf.kind == space::ActionLeaf::Kind::kCategorical ? leaf.categories : leaf.words;
+  }
+  return size;
 }
 
 bool PolicySpec::Reads(NetworkInput input) const {
@@ -269,8 +333,8 @@ const NetworkSpec& PolicySpec::critic() const {
     none->hidden_sizes.clear();
     return none;
   }();
-  const NetworkSpec* const found = FindLearnerNetwork(kCriticRole);
-  return found == nullptr ? *kNone : *found;
+  if (const NetworkSpec* const found = FindLearnerNetwork(kCriticRole)) return *found;
+  return learner_networks.empty() ? *kNone : learner_networks.front();
 }
 
 NetworkSpec* PolicySpec::mutable_critic() {
@@ -444,29 +508,36 @@ absl::Status PolicySpec::ValidateNetworks() const {
   bool reads_joint = false;
   bool reads_state = false;
   for (const NetworkSpec& network : learner_networks) {
-    if (network.role != kCriticRole) {
-      return error("has a network of role \"", base::LogSafe(network.role, 32), "\"; expected critic");
+    if (!IsRole(network.role) || network.role == kActorRole) {
+      return error("has a learner network of role \"", base::LogSafe(network.role, 32), "\"; expected 1 to ",
+                   kMaxRoleBytes, " letters a to z, digits and _, and not actor");
     }
     if (&network != FindLearnerNetwork(network.role)) return error("has two networks of role ", network.role);
     TROUPE_RETURN_IF_ERROR(ValidateNetwork(*this, network));
     TROUPE_RETURN_IF_ERROR(ValidateLeafEncoders(id, network, observation_space));
     TROUPE_RETURN_IF_ERROR(ValidateModule(id, network));
-    const NetworkInput first = network.inputs.empty() ? NetworkInput::kAgentId : network.inputs[0];
-    // Of a state the agent's observation may follow, of all the slot comes last.
-    const bool has_id = network.inputs.size() > 1 && network.inputs.back() == NetworkInput::kAgentId;
-    const bool observes =
-        first == NetworkInput::kState && network.inputs.size() > 1 && network.inputs[1] == NetworkInput::kObservation;
-    const bool known = first == NetworkInput::kObservation || first == NetworkInput::kJointObservation ||
-                       first == NetworkInput::kState;
-    if (!known || network.inputs.size() != size_t{1} + (observes ? 1 : 0) + (has_id ? 1 : 0)) {
-      return error("the critic reads ", network.inputs.empty() ? "nothing" : InputsText(network),
-                   "; expected observation, joint_observation, state or state and observation, and after it perhaps "
-                   "agent_id");
-    }
-    if (has_id && agent_id_size == 0) return error("critic_agent_id needs agent_id_size above 0");
+    TROUPE_RETURN_IF_ERROR(ValidateLearnerInputs(*this, network));
     TROUPE_RETURN_IF_ERROR(ValidateShared(*this, network));
-    reads_joint = reads_joint || first == NetworkInput::kJointObservation;
-    reads_state = reads_state || first == NetworkInput::kState;
+    reads_joint = reads_joint || network.Reads(NetworkInput::kJointObservation);
+    reads_state = reads_state || network.Reads(NetworkInput::kState);
+  }
+  for (const LearnerNumber& number : learner_numbers) {
+    const auto same = [&number](const LearnerNumber& other) { return other.name == number.name; };
+    const bool taken = number.name == kActorRole || FindLearnerNetwork(number.name) != nullptr ||
+                       std::count_if(learner_numbers.begin(), learner_numbers.end(), same) > 1;
+    if (!IsRole(number.name) || taken || !std::isfinite(number.initial)) {
+      return error("has a learner number \"", base::LogSafe(number.name, 32), "\" of ", number.initial,
+                   "; expected a finite one with a name of its own, of 1 to ", kMaxRoleBytes,
+                   " letters a to z, digits and _");
+    }
+  }
+  if (learner_networks.size() + learner_numbers.size() > kMaxLearnerNetworks) {
+    return error("has ", learner_networks.size(), " learner networks and ", learner_numbers.size(),
+                 " learner numbers; expected at most ", kMaxLearnerNetworks, " of both");
+  }
+  const bool reads_actions = Reads(NetworkInput::kJointAction);
+  if (reads_actions ? joint_action_size <= 0 : joint_action_size != 0) {
+    return error("joint_action_size is ", joint_action_size, reads_actions ? "; expected above 0" : "; expected 0");
   }
   if (sequence_length < (remembers() ? 1 : 0) || sequence_length > (remembers() ? kMaxSequenceLength : 0)) {
     return remembers()
@@ -511,6 +582,8 @@ std::string PolicySpec::ToString() const {
       absl::StrAppend(&kinds, " head=", network.role, ":[", absl::StrJoin(network.head_hidden_sizes, ","), "]");
     }
     if (network.layer_norm) absl::StrAppend(&kinds, " layer_norm=", network.role);
+    if (network.action_values) absl::StrAppend(&kinds, " action_values=", network.role);
+    if (network.has_target) absl::StrAppend(&kinds, " target=", network.role);
     if (network.initializer != Initializer::kOrthogonal) {
       absl::StrAppend(&kinds, " initializer=", network.role, ":", NameOf(kInitializerNames, network.initializer));
     }
@@ -527,6 +600,8 @@ std::string PolicySpec::ToString() const {
   if (min_log_std != kMinLogStd || max_log_std != kMaxLogStd) {
     absl::StrAppend(&kinds, " log_std_in=[", Exact(min_log_std), ",", Exact(max_log_std), "]");
   }
+  for (const LearnerNumber& number : learner_numbers) absl::StrAppend(&kinds, " number=", number.name);
+  if (joint_action_size > 0) absl::StrAppend(&kinds, " joint_action=", joint_action_size);
   if (normalize_state) absl::StrAppend(&kinds, " normalize_state=1");
   if (critic_reads_agent_state()) absl::StrAppend(&kinds, " agent_state=1");
   if (!bytes_by_255 && bytes_have_bounds()) absl::StrAppend(&kinds, " bytes=bounds");
@@ -587,6 +662,7 @@ std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
         {"the critic's attention", AttentionText(spec.critic()), "model.attention_size, attention_heads and env"},
         {"the actor's layer normalization", truth(spec.actor.layer_norm), "model.layer_norm"},
         {"the critic's layer normalization", truth(spec.critic().layer_norm), "model.layer_norm"},
+        {"the actor's output", spec.actor.action_values ? "values of actions" : "a distribution", "algorithm.name"},
         {"the actor's core", CoreText(spec.actor), "model"},
         {"the critic's core", CoreText(spec.critic()), "model"},
         {"model.critic_head_hidden_sizes", sizes(spec.critic().head_hidden_sizes), "it"},
@@ -627,6 +703,8 @@ std::string FirstDifference(const PolicySpec& got, const PolicySpec& expected) {
 void DropNetworks(PolicySpec* spec) {
   spec->actor = DefaultActor();
   spec->learner_networks = {DefaultCritic()};
+  spec->learner_numbers.clear();
+  spec->joint_action_size = 0;
   spec->continuous = ContinuousDistribution::kGaussian;
   spec->free_log_std = true;
   spec->initial_log_std = 0;

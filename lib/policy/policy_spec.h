@@ -39,7 +39,8 @@ enum class NetworkInput : uint8_t {
                           ///< presence bit each
   kState = 3,             ///< the environment's global state
   kAgentId = 4,           ///< one-hot of the agent's slot, agent_id_size wide; nothing where that is 0
-  kJointAction = 5,       ///< all agents' actions
+  kJointAction = 5,       ///< all agents' actions, joint_action_size numbers; of a learner network
+  kAction = 6,            ///< the agent's own action, action_size() numbers; of a learner network
 };
 /// "observation", "joint_observation", "state", ...
 std::string_view NetworkInputName(NetworkInput input);
@@ -165,9 +166,17 @@ struct NetworkSpec {
   Initializer initializer = Initializer::kOrthogonal;
   double output_gain = 1.0;  ///< of the last layer's first weights
   double hidden_gain = 0.0;  ///< of the other layers' (of cores and of attention's projections 1); 0: the activation's
-  ModuleSpec module = {};    ///< of a kTorchScript, which has no layers and no core beside it
+  /// The last layer gives a value for each action, of each discrete leaf its categories: Q-values. An actor with it
+  /// takes the largest, but where WeightSnapshot::kEpsilon explores. Else it gives what actions are drawn from, of an
+  /// actor, or one number.
+  bool action_values = false;
+  /// The learner keeps a second copy of its parameters, the section "ROLE.target", which no optimizer changes.
+  bool has_target = false;
+  ModuleSpec module = {};  ///< of a kTorchScript, which has no layers and no core beside it
 
   bool Reads(NetworkInput input) const;
+  /// Whether it reads actions, which lie behind all other inputs.
+  bool reads_actions() const { return Reads(NetworkInput::kAction) || Reads(NetworkInput::kJointAction); }
   /// Whether it remembers from decision to decision: it has a core, or is a module with a state.
   bool remembers() const { return core.remembers() || module.state_size > 0; }
   /// Elements of what it remembers of an agent; 0: nothing.
@@ -194,6 +203,8 @@ absl::Status CheckEncoderIsMlp(std::string_view who, const NetworkSpec& network)
 /// The roles that there are.
 inline constexpr char kActorRole[] = "actor";
 inline constexpr char kCriticRole[] = "critic";
+/// Behind a network's role: the section of its target's parameters.
+inline constexpr char kTargetOf[] = ".target";
 /// As configurations have them by default.
 NetworkSpec DefaultActor();
 NetworkSpec DefaultCritic();
@@ -226,6 +237,14 @@ inline constexpr float kMaxBetaAction = 0x1.fffffep-1f;
 inline constexpr double kMinLogStd = -20.0;
 inline constexpr double kMaxLogStd = 5.0;
 
+/// A number that the learner trains beside a policy's networks: the logarithm of a temperature. Plain value.
+struct LearnerNumber {
+  std::string name = {};  ///< the section of its parameter "NAME.value"; other than the roles
+  double initial = 0;
+
+  bool operator==(const LearnerNumber& other) const = default;
+};
+
 /// Everything that must be equal for two processes to speak of the same policy: spaces, networks, inputs, action
 /// bounding. The acting network is what workers need; what the learner has beside it stands in learner_networks. Plain
 /// value. All sizes follow from it.
@@ -234,8 +253,10 @@ struct PolicySpec {
   PolicyClass policy_class;  ///< without weights, what is said of networks here has no effect
   space::Space observation_space;
   space::Space action_space;
-  NetworkSpec actor = DefaultActor();                                     ///< the acting network
-  std::vector<NetworkSpec> learner_networks = {DefaultCritic()};          ///< in the order of their parameters
+  NetworkSpec actor = DefaultActor();  ///< the acting network
+  /// In the order of their parameters. All read the same, but for actions.
+  std::vector<NetworkSpec> learner_networks = {DefaultCritic()};
+  std::vector<LearnerNumber> learner_numbers = {};
   ContinuousDistribution continuous = ContinuousDistribution::kGaussian;  ///< of all continuous leaves
   /// Of Gaussian kinds: a parameter per action element; else the actor's last layer says it, behind the means of a
   /// leaf.
@@ -245,6 +266,7 @@ struct PolicySpec {
   double max_log_std = kMaxLogStd;
   int64_t joint_observation_size = 0;   ///< elements, presence bits included; 0: no network reads it
   int64_t state_size = 0;               ///< elements of the global state; 0: no network reads it
+  int64_t joint_action_size = 0;        ///< numbers of all agents' actions; 0: no network reads them
   int64_t agent_id_size = 0;            ///< > 0: a one-hot of this many agent slots is appended to the actor's input
   bool normalize_observations = false;  ///< running mean and variance, kept at the learner
   bool normalize_state = false;         ///< the same of the joint observation or state that the critic reads
@@ -264,8 +286,12 @@ struct PolicySpec {
   int64_t observation_size() const { return observation_space.flat_size(); }
   /// Elements that the network reads for each row.
   int64_t InputSize(const NetworkSpec& network) const;
-  /// Elements of its last layer: actor_output_size() of the actor, 1 of a critic.
+  /// Those of them that are actions, the last ones.
+  int64_t ActionInputSize(const NetworkSpec& network) const;
+  /// Elements of its last layer: actor_output_size() of the actor and of action values, else 1.
   int64_t OutputSize(const NetworkSpec& network) const;
+  /// Numbers of an action that a network reads: of each discrete leaf a one-hot, then of each continuous one its words.
+  int64_t action_size() const;
   int64_t actor_input_size() const { return InputSize(actor); }
   /// NetworkSpec::state_size of the actor.
   int64_t actor_state_size() const { return actor.state_size(); }
@@ -276,7 +302,8 @@ struct PolicySpec {
   bool Reads(NetworkInput input) const;
   /// The learner network of the role; nullptr when there is none.
   const NetworkSpec* FindLearnerNetwork(std::string_view role) const;
-  /// The critic; one without layers and inputs where the policy has none.
+  /// The network of the role critic, else the first learner network, whose inputs are those of all; one without layers
+  /// and inputs where the policy has none.
   const NetworkSpec& critic() const;
   /// For a change; a policy without gets the default one.
   NetworkSpec* mutable_critic();
@@ -343,12 +370,13 @@ struct PolicySpec {
   /// scaling, squashing or kBeta, tanh without scaling, a bound method that contradicts the distribution, a
   /// distribution but kGaussian without a continuous leaf, bounds of log deviations that are no interval within [-20,
   /// 20] or leave the first one out, sizes out of range, a normalizer for a class without weights, roles that are twice
-  /// there or unknown, inputs that their network cannot have, convolutions over what is no image or smaller than a
-  /// kernel. Sizes: hidden layers 1..8, each 1..16384; with a core or an encoder that is no mlp 0..8 before it, with a
-  /// core 0..8 behind it; core layers 1..4 of 1..4096 units, sequences of 1..65536 decisions; convolutions 1..8,
-  /// each 1..1024 channels of kernels 1..64 with strides 1..64, that make at most Space::kMaxElements numbers; encoders
-  /// of leaves 1..64, with convolutions and layers as those; attention as lib/policy/attention.h says. A critic that
-  /// shares the actor's encoder reads what the actor reads, and has a head alone: hidden layers 0..8.
+  /// there or no names, inputs that their network cannot have, action values of an action space that is not discrete,
+  /// convolutions over what is no image or smaller than a kernel. Sizes: hidden layers 1..8, each 1..16384; with a core
+  /// or an encoder that is no mlp 0..8 before it, with a core 0..8 behind it; core layers 1..4 of 1..4096 units,
+  /// sequences of 1..65536 decisions; convolutions 1..8, each 1..1024 channels of kernels 1..64 with strides 1..64,
+  /// that make at most Space::kMaxElements numbers; encoders of leaves 1..64, with convolutions and layers as those;
+  /// attention as lib/policy/attention.h says. A critic that shares the actor's encoder reads what the actor reads, and
+  /// has a head alone: hidden layers 0..8.
   absl::Status Validate() const;
   /// The part of Validate that is of what continuous actions are drawn from.
   absl::Status ValidateDistribution() const;

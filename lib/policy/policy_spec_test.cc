@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadSpec{"activation", [](PolicySpec& s) { s.SetActivation(Activation(99)); }, "activation"},
         BadSpec{"critic_state", [](PolicySpec& s) { s.SetCriticInput(NetworkInput::kState, 0); }, "critic_state_size"},
         BadSpec{"state_unread", [](PolicySpec& s) { s.state_size = 4; }, "critic_state_size is 4"},
-        BadSpec{"role", [](PolicySpec& s) { s.learner_networks[0].role = "q1"; }, "role \"q1\"; expected critic"},
+        BadSpec{"role", [](PolicySpec& s) { s.learner_networks[0].role = "q-1"; }, "role \"q-1\"; expected 1 to 32"},
         BadSpec{"twice", [](PolicySpec& s) { s.learner_networks.push_back(DefaultCritic()); },
                 "two networks of role critic"},
         BadSpec{"actor", [](PolicySpec& s) { s.actor.inputs = {NetworkInput::kState}; },

@@ -109,6 +109,8 @@ Json NetworkToJson(const NetworkSpec& network) {
     json["initializer"] = WordOf(kInitializerNames, network.initializer);
   }
   if (network.hidden_gain != 0) json["hidden_gain"] = network.hidden_gain;
+  if (network.action_values) json["action_values"] = true;
+  if (network.has_target) json["has_target"] = true;
   return json;
 }
 
@@ -147,6 +149,10 @@ Json EntryToJson(PolicySlot slot, const PolicyEntry& entry, TableReader reader) 
   if (spec.normalize_state) json["normalize_state"] = true;
   if (!spec.bytes_by_255 && spec.bytes_have_bounds()) json["observation_scaling"] = kScalings[0].second;
   if (spec.reward_discount != 1) json["reward_discount"] = spec.reward_discount;
+  for (const LearnerNumber& number : spec.learner_numbers) {
+    json["learner_numbers"].push_back({{"name", number.name}, {"initial", number.initial}});
+  }
+  if (spec.joint_action_size > 0) json["joint_action_size"] = spec.joint_action_size;
   return json;
 }
 
@@ -365,6 +371,8 @@ absl::StatusOr<NetworkSpec> NetworkFromJson(const Json& json, const std::string&
   }
   if (reader.Has("layer_norm")) network.layer_norm = reader.Truth("layer_norm");
   if (reader.Has("hidden_gain")) network.hidden_gain = reader.Number("hidden_gain");
+  if (reader.Has("action_values")) network.action_values = reader.Truth("action_values");
+  if (reader.Has("has_target")) network.has_target = reader.Truth("has_target");
   if (reader.Has("initializer")) network.initializer = reader.Word("initializer", kInitializerNames);
   network.hidden_sizes = reader.Sizes("hidden_sizes");
   const std::string activation = reader.Text("activation");
@@ -387,6 +395,16 @@ absl::Status NetworksFromJson(const Json& entry, PolicySpec* spec) {
   for (const Json& network : networks) {
     TROUPE_ASSIGN_OR_RETURN(spec->learner_networks.emplace_back(),
                             NetworkFromJson(network, "policies[].learner_networks[]"));
+  }
+  if (reader.Has("learner_numbers")) {
+    for (const Json& one : reader.Array("learner_numbers")) {
+      Reader number(one, "policies[].learner_numbers[]");
+      spec->learner_numbers.push_back({number.Text("name"), number.Number("initial")});
+      TROUPE_RETURN_IF_ERROR(number.status());
+    }
+  }
+  if (reader.Has("joint_action_size")) {
+    spec->joint_action_size = reader.Integer("joint_action_size", space::Space::kMaxElements);
   }
   if (spec->remembers()) spec->sequence_length = reader.Integer("sequence_length", INT32_MAX);
   return reader.status();

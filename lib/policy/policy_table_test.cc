@@ -449,7 +449,7 @@ TEST(PolicyTableJsonTest, RefusesEveryTextThatIsNoTable) {
       {with("\"encoder\":\"mlp\"", "\"encoder\":\"cnn\""), "conv_layers is missing, expected a list"},
       {with("\"core\":\"none\"", "\"core\":\"tree\""), "core is \"tree\", which is unknown; expected one of none"},
       {with("\"core\":\"none\"", "\"core\":\"lstm\""), "core_size is missing"},
-      {with("\"role\":\"critic\"", "\"role\":\"mixer\""), "role \"mixer\"; expected critic"},
+      {with("\"role\":\"critic\"", "\"role\":\"a mixer\""), "role \"a mixer\"; expected 1 to 32 letters"},
       {with("\"format\":2", "\"format\":3"), "got format 3, expected 1 or 2: written by a newer troupe"},
       {with("\"format\":2", "\"format\":\"2\""), "format is string"},
       {with("\"format\":2", "\"format\":1"), "model is missing"},

@@ -14,6 +14,7 @@ namespace troupe::policy {
 std::optional<PolicySpec> ValueNetworkOf(const PolicySpec& spec) {
   const NetworkSpec& critic = spec.critic();
   const bool reads_its_own = !critic.inputs.empty() && critic.inputs[0] == NetworkInput::kObservation;
+  if (critic.role != kCriticRole || critic.action_values || critic.reads_actions()) return std::nullopt;
   if (!spec.policy_class.has_weights() || !reads_its_own || critic.remembers() || spec.shares_encoder() ||
       critic.encoder == EncoderKind::kTorchScript) {
     return std::nullopt;

@@ -50,6 +50,9 @@ class FilesInMemory final : public FileSystem {
 policy::PolicySpec ActorOf(policy::PolicySpec spec) {
   spec.policy_class = policy::PolicyClass();
   spec.learner_networks.clear();
+  spec.learner_numbers.clear();
+  spec.actor.has_target = false;
+  spec.joint_action_size = 0;
   spec.joint_observation_size = 0;
   spec.state_size = 0;
   spec.normalize_state = false;

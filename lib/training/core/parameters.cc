@@ -129,6 +129,19 @@ void AddInitialLogStd(const policy::PolicySpec& spec, FlatParameters* parameters
   }
 }
 
+/// Targets begin as what they follow.
+void FillTargets(const policy::PolicySpec& spec, FlatParameters* parameters) {
+  const policy::ParameterLayout& layout = parameters->layout();
+  std::vector<const policy::NetworkSpec*> networks = {&spec.actor};
+  for (const policy::NetworkSpec& network : spec.learner_networks) networks.push_back(&network);
+  for (const policy::NetworkSpec* const network : networks) {
+    if (!network->has_target) continue;
+    const policy::ParameterSection* const from = layout.FindSection(network->role);
+    const policy::ParameterSection* const to = layout.FindSection(network->role + policy::kTargetOf);
+    std::copy_n(parameters->values().begin() + from->offset, from->size, parameters->values().begin() + to->offset);
+  }
+}
+
 }  // namespace
 
 absl::Status AddModuleValues(const policy::PolicySpec& spec, FlatParameters* parameters) {
@@ -143,6 +156,7 @@ absl::Status AddModuleValues(const policy::PolicySpec& spec, FlatParameters* par
     }
     TROUPE_RETURN_IF_ERROR(reader->WriteFirstValues(spec, *network, parameters->layout(), parameters->values()));
   }
+  FillTargets(spec, parameters);
   return absl::OkStatus();
 }
 
@@ -198,6 +212,11 @@ FlatParameters InitialParameters(const policy::PolicySpec& spec, uint64_t seed) 
     if (network != nullptr) FillEntry(*network, layout, entry, &random, out);
   }
   AddInitialLogStd(spec, &parameters);
+  for (const policy::LearnerNumber& number : spec.learner_numbers) {
+    parameters.values()[static_cast<size_t>(layout.FindSection(number.name)->offset)] =
+        static_cast<float>(number.initial);
+  }
+  FillTargets(spec, &parameters);
   return parameters;
 }
 
