@@ -222,10 +222,14 @@ absl::StatusOr<AlgorithmSpec> SpecOf(const ResolvedRun& run, const SettingsOf& o
   FillAuto(run.policies[slot], options, &spec);
   TROUPE_ASSIGN_OR_RETURN(const std::optional<int64_t> minibatch_size, MinibatchSize(run, options, of, slot));
   if (minibatch_size.has_value()) spec.options.emplace(kMinibatchSize, *minibatch_size);
-  absl::Status fits = training::CheckAlgorithm(spec);
-  if (fits.ok()) fits = training::CheckAlgorithmOf(run.policies[slot], spec);
+  const absl::Status fits = training::CheckAlgorithm(spec);
   if (!fits.ok()) return AtItsKey(run, of, std::string(fits.message()));
   return spec;
+}
+
+absl::Status CheckFits(const ResolvedRun& run, const SettingsOf& of, size_t slot, const AlgorithmSpec& spec) {
+  const absl::Status fits = training::CheckAlgorithmOf(run.policies[slot], spec);
+  return fits.ok() ? fits : AtItsKey(run, of, std::string(fits.message()));
 }
 
 }  // namespace
@@ -257,13 +261,20 @@ absl::StatusOr<AlgorithmSpec> AlgorithmWith(const ResolvedRun& run, size_t slot,
         "algorithm.gamma: got another discount per env step, expected the one that the run began with: workers "
         "discount by it, too");
   }
-  absl::StatusOr<AlgorithmSpec> spec = SpecOf(changed, of, slot);
-  return spec.ok() ? std::move(spec) : FromKeyOn(spec.status(), keys);
+  const absl::StatusOr<AlgorithmSpec> spec = SpecOf(changed, of, slot);
+  absl::Status status = spec.status();
+  if (status.ok()) status = CheckFits(changed, of, slot, *spec);
+  if (!status.ok()) return FromKeyOn(status, keys);
+  return spec;
 }
 
 absl::Status FillAlgorithms(const std::vector<SettingsOf>& settings, ResolvedRun* run) {
   for (size_t slot = 0; slot < settings.size(); ++slot) {
-    TROUPE_ASSIGN_OR_RETURN(run->algorithms.emplace_back(), SpecOf(*run, settings[slot], slot));
+    TROUPE_ASSIGN_OR_RETURN(const AlgorithmSpec spec, SpecOf(*run, settings[slot], slot));
+    const absl::Status set = training::SetNetworks(spec, &run->policies[slot]);
+    if (!set.ok()) return AtItsKey(*run, settings[slot], std::string(set.message()));
+    TROUPE_RETURN_IF_ERROR(CheckFits(*run, settings[slot], slot, spec));
+    run->algorithms.push_back(spec);
   }
   return absl::OkStatus();
 }

@@ -26,6 +26,9 @@ struct UpdateContext {
   policy::WeightVersion next_version;  ///< version that the updated weights get
 };
 
+/// Before the name of a number that a policy explores with (policy::WeightSnapshot::exploration): its tag in a report.
+inline constexpr char kExplorationTag[] = "Policy/Exploration ";
+
 /// What one update of one policy did.
 struct PolicyUpdateReport {
   policy::PolicySlot policy;

@@ -21,6 +21,10 @@ std::vector<std::string> AlgorithmNames();
 /// refuses. The spec of a policy that is not trained (no name) is OK.
 absl::Status CheckAlgorithm(const policy::AlgorithmSpec& spec);
 
+/// Gives a policy with weights the networks of the algorithm: `policy` has an actor and a critic as the keys of the
+/// model say. INVALID_ARGUMENT, naming the key, where they cannot be its; what PolicySpec::Validate says of the outcome.
+absl::Status SetNetworks(const policy::AlgorithmSpec& spec, policy::PolicySpec* policy);
+
 /// INVALID_ARGUMENT for options, of which CheckAlgorithm says OK, that do not fit this policy: names of parameters that
 /// it does not have, half of the layer that PopArt rescales, death masking where its critic reads images of bytes,
 /// minibatches of env steps where it has a core, PopArt where it is a user's module.

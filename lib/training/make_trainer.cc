@@ -16,6 +16,7 @@
 #include "lib/training/registry.h"
 #include "lib/training/torch/device.h"
 #include "lib/training/torch/torch_backend.h"
+#include "lib/training/torch/torch_parts.h"
 #include "lib/training/torch/torch_precision.h"
 #include <torch/torch.h>
 
@@ -66,7 +67,12 @@ absl::StatusOr<std::unique_ptr<learner::Trainer>> MakeTrainer(std::vector<policy
     }
     return MakeTorchBackend(spec, place, TorchPath::kHost, team);
   };
-  return TrainerHost::Make(std::move(specs), std::move(algorithms), seed, &FindAlgorithm, make_backend, team,
+  TrainingContext context{.seed = seed, .team = team, .device = place, .precision = precision};
+  context.make_torch_group = [](const Algorithm& algorithm, absl::Span<const GroupMember> members,
+                                const TrainingContext& of) {
+    return FindTorchParts(algorithm.name()).make_group(members, of);
+  };
+  return TrainerHost::Make(std::move(specs), std::move(algorithms), std::move(context), &FindAlgorithm, make_backend,
                            BatchAllocator(place), store, std::move(store_deps));
 }
 

@@ -50,6 +50,13 @@ absl::StatusOr<const Algorithm*> FindAlgorithm(std::string_view name) {
 
 absl::Status CheckAlgorithm(const policy::AlgorithmSpec& spec) { return FormOf(spec).status(); }
 
+absl::Status SetNetworks(const policy::AlgorithmSpec& spec, policy::PolicySpec* policy) {
+  if (!policy->policy_class.has_weights() || spec.name.empty()) return absl::OkStatus();
+  TROUPE_ASSIGN_OR_RETURN(const Algorithm* algorithm, FindAlgorithm(spec.name));
+  TROUPE_RETURN_IF_ERROR(algorithm->SetNetworks(spec, policy));
+  return policy->Validate();
+}
+
 absl::Status CheckAlgorithmOf(const policy::PolicySpec& policy, const policy::AlgorithmSpec& spec) {
   if (!policy.policy_class.trainable() || spec.name.empty()) return absl::OkStatus();
   TROUPE_ASSIGN_OR_RETURN(const Algorithm* algorithm, FindAlgorithm(spec.name));

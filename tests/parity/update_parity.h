@@ -386,7 +386,7 @@ class UpdateParityTest : public testing::TestWithParam<std::tuple<size_t, size_t
     const BackendCase backend = Backends()[std::get<1>(GetParam())];
     const policy::PolicySpec spec = Spec(record());
     layout_ = policy::ParameterLayout::For(spec);
-    auto trainer = TrainerHost::Make({spec}, {options}, 1, &FindAlgorithm, backend.make);
+    auto trainer = TrainerHost::Make({spec}, {options}, {.seed = 1}, &FindAlgorithm, backend.make);
     EXPECT_TRUE(trainer.ok()) << trainer.status();
     policy::PolicyState state = *(*trainer)->ExportState(kSlot);
     state.Set(policy::kParameters, Flat(record()["parameters"], layout_));

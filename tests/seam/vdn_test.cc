@@ -122,7 +122,8 @@ class Team final : public rollout::SampleSink {
       return training::MakeFusedBackend(spec, team);
     };
     host =
-        *training::TrainerHost::Make(config_.policies.values(), {{.name = "vdn"}, {.name = "vdn"}}, seed, find, make);
+        *training::TrainerHost::Make(config_.policies.values(), {{.name = "vdn"}, {.name = "vdn"}}, {.seed = seed}, find,
+                                     make);
     learner::LearnerConfig config;
     config.schema = rollout::ScriptedSchema(config_);
     config.options.seed = seed;
@@ -149,6 +150,10 @@ class Team final : public rollout::SampleSink {
   void Step() {
     while (learner->Step(absl::ZeroDuration()).kind == learner::StepOutcome::Kind::kUpdated) {
       ASSERT_EQ(CheckConservation(learner->Status().books), absl::OkStatus());
+      const learner::PolicyUpdateReport report = learner->Status().progress.policies->front();
+      const std::pair<std::string, double> epsilon = {"Policy/Exploration epsilon",
+                                                      weights_.Newest(0)->exploration.at("epsilon")};
+      ASSERT_EQ(std::count(report.metrics.begin(), report.metrics.end(), epsilon), 1);
     }
   }
   void Train(int rounds, int grants_each = 1) {

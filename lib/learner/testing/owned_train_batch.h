@@ -30,6 +30,7 @@ struct OwnedTrainBatch {
     rows.critic_row = critic_row;
     rows.final_obs = Dense(final_obs, rows.final_rows);
     rows.final_slot = final_slot;
+    rows.final_action_mask = final_action_mask;
     rows.final_critic_row = final_critic_row;
     rows.critic_state = Dense(critic_state, rows.critic_rows);
     rows.critic_images = DenseBytes(critic_images, rows.critic_rows);
@@ -39,7 +40,7 @@ struct OwnedTrainBatch {
 
   std::vector<float> obs, final_obs, rewards, logp, critic_state, memory;
   std::vector<space::ActionWord> actions;
-  std::vector<uint8_t> action_mask, agent_mask, images, final_images, critic_images;
+  std::vector<uint8_t> action_mask, final_action_mask, agent_mask, images, final_images, critic_images;
   std::vector<int32_t> slot, final_slot, critic_row, final_critic_row;
   TrainBatch batch;
 

@@ -39,7 +39,7 @@ class A2c final : public Algorithm {
   }
 
   absl::StatusOr<std::unique_ptr<GroupTrainer>> MakeGroup(absl::Span<const GroupMember> members,
-                                                          uint64_t /*seed*/) const override {
+                                                          const TrainingContext& /*context*/) const override {
     return OnPolicyGroup::Make(members.front(), &PlanAt);
   }
 

@@ -31,9 +31,8 @@ const policy::PolicySlot kSlot(0);
 absl::StatusOr<std::unique_ptr<TrainerHost>> Make(const policy::PolicySpec& spec, const A2cOptions& options,
                                                   int threads = 1) {
   const auto team = std::make_shared<ThreadTeam>(threads);
-  return TrainerHost::Make(
-      {spec}, {A2cSpec(options)}, 1, &FindAlgorithm,
-      [team](const policy::PolicySpec& of) { return MakeFusedBackend(of, team); }, team);
+  return TrainerHost::Make({spec}, {A2cSpec(options)}, {.seed = 1, .team = team}, &FindAlgorithm,
+                           [team](const policy::PolicySpec& of) { return MakeFusedBackend(of, team); });
 }
 
 learner::UpdateContext Context(int64_t iteration) {

@@ -1,4 +1,4 @@
-#include "lib/training/torch/torch_loss.h"
+#include "lib/training/torch/torch_parts.h"
 
 namespace troupe::training {
 namespace {
@@ -20,9 +20,9 @@ class A2cLossOnTorch final : public TorchLoss {
 
 }  // namespace
 
-const TorchLoss* A2cTorchLoss() {
+TorchParts A2cTorch() {
   static const auto& loss = *new A2cLossOnTorch;
-  return &loss;
+  return {.row_loss = &loss};
 }
 
 }  // namespace troupe::training

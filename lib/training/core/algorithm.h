@@ -13,10 +13,9 @@
 #include "lib/policy/ids.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/training/core/state_form.h"
+#include "lib/training/core/training_context.h"
 
 namespace troupe::training {
-
-class GroupTrainer;
 
 /// Policies of one algorithm that may become one learn group, or several.
 struct GroupMember {
@@ -36,6 +35,12 @@ class Algorithm {
   /// What a policy's state has for it beside networks and optimizer. INVALID_ARGUMENT, naming the option, what it is
   /// and what is expected, for options that it cannot work with.
   virtual absl::StatusOr<StateForm> FormOf(const policy::AlgorithmSpec& spec) const = 0;
+  /// Gives the policy the networks that it trains: their roles, inputs and outputs, targets and numbers. `policy` has
+  /// an actor and a critic, as the keys of the model say. INVALID_ARGUMENT, naming the key, where they cannot be its.
+  /// As it stands: the two.
+  virtual absl::Status SetNetworks(const policy::AlgorithmSpec& /*spec*/, policy::PolicySpec* /*policy*/) const {
+    return absl::OkStatus();
+  }
   /// INVALID_ARGUMENT, naming the option, for those that do not fit the policy, which trains; FormOf takes them.
   virtual absl::Status CheckPolicy(const policy::PolicySpec& /*policy*/, const policy::AlgorithmSpec& /*spec*/) const {
     return absl::OkStatus();
@@ -52,10 +57,11 @@ class Algorithm {
   virtual std::optional<learner::FeedSpec> Feed(const policy::AlgorithmSpec& /*spec*/) const { return std::nullopt; }
   /// Its groups read learner::TrainBatch::joint.
   virtual bool reads_joint_steps() const { return false; }
-  /// What trains a group of these members, with fresh state of its own where it keeps some, drawn from `seed`.
-  /// INVALID_ARGUMENT as FormOf, and for members that do not fit each other.
+  /// What trains a group of these members, with fresh state of its own where it keeps some. INVALID_ARGUMENT as FormOf,
+  /// and for members that do not fit each other. As it stands: what its TorchParts make; FAILED_PRECONDITION in a
+  /// program without LibTorch.
   virtual absl::StatusOr<std::unique_ptr<GroupTrainer>> MakeGroup(absl::Span<const GroupMember> members,
-                                                                  uint64_t seed) const = 0;
+                                                                  const TrainingContext& context) const;
 };
 
 }  // namespace troupe::training

@@ -61,9 +61,8 @@ std::vector<double> Learned(const policy::AlgorithmSpec& algorithm, int64_t upda
   const policy::PolicySpec spec = Spec();
   const Deaths deaths;
   const auto team = std::make_shared<ThreadTeam>(1);
-  const auto host = TrainerHost::Make(
-      {spec}, {algorithm}, 1, &FindAlgorithm,
-      [team](const policy::PolicySpec& of) { return MakeFusedBackend(of, team); }, team);
+  const auto host = TrainerHost::Make({spec}, {algorithm}, {.seed = 1, .team = team}, &FindAlgorithm,
+                                      [team](const policy::PolicySpec& of) { return MakeFusedBackend(of, team); });
   EXPECT_TRUE(host.ok()) << host.status();
   for (int64_t i = 0; i < updates; ++i) {
     const auto reports =

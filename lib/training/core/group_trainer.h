@@ -71,4 +71,13 @@ class GroupTrainer {
   virtual absl::Status Import(const std::vector<policy::StateBlock>& blocks);
 };
 
+/// After an update: adds the observations and states of its batch to the policy's moments. Not before, because the
+/// batch's log-probabilities were made with those of the snapshot that acted; the new ones are published with the new
+/// weights.
+void MergeObserved(const policy::PolicySpec& spec, const PreparedBatch& prepared, ResidentPolicy* resident);
+/// Counts an update of so many steps `taken` and `skipped` for a loss or gradient that is not finite, and logs it.
+/// `partly_skipped` counts those with both.
+void BookSkips(const policy::PolicySpec& spec, int64_t taken, int64_t skipped, ResidentPolicy* resident,
+               int64_t* partly_skipped);
+
 }  // namespace troupe::training

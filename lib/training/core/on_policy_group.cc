@@ -26,10 +26,6 @@ using learner::UpdateContext;
 
 // Old returns count for at most so many batches in the value moments: they must follow a policy that gets better.
 constexpr double kValueMomentBatches = 50;
-// Observations drift less; a long memory keeps the networks' inputs still.
-constexpr double kMaxObservationCount = 1e8;
-// So many refused updates in a row are an error that a person should look at.
-constexpr int64_t kSkipsForError = 5;
 
 /// Fisher-Yates over `rows`, drawn from (iteration, epoch, policy slot) alone.
 void Shuffle(const UpdateContext& context, int64_t epoch, policy::PolicySlot slot, std::vector<int32_t>* rows) {
@@ -265,41 +261,6 @@ absl::StatusOr<OnPolicyGroup::EpochsReport> OnPolicyGroup::RunEpochs(const Work&
   return report;
 }
 
-void OnPolicyGroup::UpdateInputMoments(const Work& work) const {
-  if (work.spec.normalize_state) {
-    work.resident.state_moments =
-        Merge(std::move(work.resident.state_moments), work.prepared.observed_states(), kMaxObservationCount);
-  }
-  if (!work.spec.normalize_observations) return;
-  const policy::RunningMoments& moments = work.prepared.observed();
-  policy::RunningMoments merged = Merge(work.resident.observation_moments, moments, kMaxObservationCount);
-  if (IsFinite(merged)) work.resident.observation_moments = std::move(merged);
-}
-
-void OnPolicyGroup::BookSkips(const StepTotals& totals, const Work& work) {
-  // Logged when a count has doubled: a policy that is lost for good must not fill the log.
-  const auto is_power_of_two = [](int64_t count) { return (count & (count - 1)) == 0; };
-  if (totals.skipped_steps == 0 || totals.steps > 0) {
-    work.resident.consecutive_skips = 0;
-    if (totals.skipped_steps > 0 && is_power_of_two(++partly_skipped_updates_)) {
-      TROUPE_WARN(
-          "minibatch steps skipped for a loss or gradient that is not finite policy={} skipped={} taken={} "
-          "updates_so_far={}",
-          work.spec.id.value(), totals.skipped_steps, totals.steps, partly_skipped_updates_);
-    }
-    return;
-  }
-  ++work.resident.skipped_updates;
-  const int64_t in_a_row = ++work.resident.consecutive_skips;
-  if (in_a_row == kSkipsForError || (in_a_row > kSkipsForError && is_power_of_two(in_a_row))) {
-    TROUPE_ERROR("updates skipped in a row for losses or gradients that are not finite policy={} updates={}",
-                 work.spec.id.value(), in_a_row);
-  } else if (in_a_row < kSkipsForError && is_power_of_two(in_a_row)) {
-    TROUPE_WARN("update skipped for losses or gradients that are not finite policy={} in_a_row={}",
-                work.spec.id.value(), in_a_row);
-  }
-}
-
 void OnPolicyGroup::AddMetrics(const EpochsReport& epochs, const ValueReport& values, const StepSettings& settings,
                                const Work& work, PolicyUpdateReport* report) const {
   const StepTotals& totals = epochs.totals;
@@ -372,10 +333,8 @@ absl::StatusOr<PolicyUpdateReport> OnPolicyGroup::UpdateFrom(const Work& work) {
   StepSettings settings = SettingsOf(&resident);
   TROUPE_ASSIGN_OR_RETURN(const EpochsReport epochs, RunEpochs(work, &settings));
   TROUPE_RETURN_IF_ERROR(resident.backend->End());
-  // Only now: the batch's log-probabilities were made with the moments of the snapshot that acted, so the ratios had to
-  // be, too. The new moments are published with the new weights.
-  UpdateInputMoments(work);
-  BookSkips(epochs.totals, work);
+  MergeObserved(work.spec, work.prepared, &work.resident);
+  BookSkips(work.spec, epochs.totals.steps, epochs.totals.skipped_steps, &work.resident, &partly_skipped_updates_);
 
   report.trained_rows = static_cast<int64_t>(work.prepared.active().size());
   report.minibatch_steps = epochs.totals.steps;

@@ -106,9 +106,6 @@ class OnPolicyGroup final : public GroupTrainer {
                                             int64_t minibatch);
   /// `settings` follow the plan's rate from epoch to epoch.
   absl::StatusOr<EpochsReport> RunEpochs(const Work& work, StepSettings* settings) const;
-  /// Moments of observations and states, for the next update.
-  void UpdateInputMoments(const Work& work) const;
-  void BookSkips(const StepTotals& totals, const Work& work);
   void AddMetrics(const EpochsReport& epochs, const ValueReport& values, const StepSettings& settings, const Work& work,
                   learner::PolicyUpdateReport* report) const;
 

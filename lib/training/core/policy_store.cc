@@ -6,6 +6,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "lib/base/check.h"
 #include "lib/base/clock.h"
@@ -43,6 +44,12 @@ constexpr std::array<const char*, 3> kCounters = {kTrainedRows, kSkippedUpdates,
 /// Of which a StateForm may have some.
 constexpr std::array<const char*, 2> kNumbers = {kLearningRate, kKlCoeff};
 
+std::vector<int64_t> ZeroSteps(const policy::ParameterLayout& layout) {
+  const auto& sections = layout.sections();
+  const auto trained = [](const policy::ParameterSection& section) { return section.trained; };
+  return std::vector<int64_t>(static_cast<size_t>(std::count_if(sections.begin(), sections.end(), trained)));
+}
+
 std::vector<float> Copy(absl::Span<const float> values) { return std::vector<float>(values.begin(), values.end()); }
 
 }  // namespace
@@ -70,12 +77,23 @@ absl::Status CheckSwappable(const std::vector<PolicySpec>& specs, const std::vec
   return absl::OkStatus();
 }
 
-absl::Status PolicyStore::CheckNetworks(const PolicySpec& spec) {
-  if (!spec.policy_class.trainable() || spec.FindLearnerNetwork(policy::kCriticRole) != nullptr) {
+absl::Status PolicyStore::CheckNetworks(const PolicySpec& spec, const StateForm& form) {
+  if (!spec.policy_class.trainable() || form.loss == LossOver::kTensors) return absl::OkStatus();
+  const bool is_pair = spec.learner_networks.size() == 1 && spec.learner_networks[0].role == policy::kCriticRole;
+  const auto is_plain = [](const policy::NetworkSpec& network) {
+    return !network.action_values && !network.has_target && !network.reads_actions();
+  };
+  if (is_pair && is_plain(spec.actor) && is_plain(spec.critic()) && spec.learner_numbers.empty()) {
     return absl::OkStatus();
   }
+  std::vector<std::string> roles;
+  for (const policy::NetworkSpec& network : spec.learner_networks) roles.push_back(network.role);
+  for (const policy::LearnerNumber& number : spec.learner_numbers) roles.push_back(number.name);
   return absl::InvalidArgumentError(
-      absl::StrCat("policy \"", spec.id.value(), "\": training needs a critic, got none"));
+      absl::StrCat("policy \"", spec.id.value(),
+                   "\": a loss of rows trains an actor and a critic, which gives values of "
+                   "observations, got an actor",
+                   roles.empty() ? "" : " and ", absl::StrJoin(roles, ", ")));
 }
 
 absl::StatusOr<PolicyState> InitialState(const PolicySpec& spec, const StateForm& form, uint64_t seed) {
@@ -89,6 +107,7 @@ absl::StatusOr<PolicyState> InitialState(const PolicySpec& spec, const StateForm
     state.Set(kAdamExpAvg, Copy(parameters.exp_avg()));
     state.Set(kAdamExpAvgSq, Copy(parameters.exp_avg_sq()));
     state.SetInteger(kAdamSteps, 0);
+    if (form.loss == LossOver::kTensors) state.Set(kBlockSteps, ZeroSteps(parameters.layout()));
     if (form.optimizer != 0) state.SetInteger(kOptimizer, form.optimizer);
     for (const StateNumber& number : form.numbers) state.SetNumber(number.name, number.initial);
   }
@@ -105,14 +124,14 @@ absl::StatusOr<std::unique_ptr<PolicyStore>> PolicyStore::Make(std::vector<Polic
                                                                std::vector<StateForm> forms, uint64_t seed,
                                                                BackendFactory make_backend,
                                                                const PolicyStoreOptions& options, Deps deps) {
-  for (const PolicySpec& spec : specs) {
-    if (spec.id.value().empty()) continue;
-    TROUPE_RETURN_IF_ERROR(spec.Validate());
-    TROUPE_RETURN_IF_ERROR(CheckNetworks(spec));
-  }
   if (forms.size() != specs.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("got options for ", forms.size(), " policies; expected ", specs.size()));
+  }
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i].id.value().empty()) continue;
+    TROUPE_RETURN_IF_ERROR(specs[i].Validate());
+    TROUPE_RETURN_IF_ERROR(CheckNetworks(specs[i], forms[i]));
   }
   if (options.states_are_swappable) TROUPE_RETURN_IF_ERROR(CheckSwappable(specs, forms));
   auto store = std::unique_ptr<PolicyStore>(
@@ -165,11 +184,15 @@ absl::Status PolicyStore::MakeFirst() {
     TROUPE_RETURN_IF_ERROR(map_->core().Add(slot));
     if (all_fit) {
       TROUPE_RETURN_IF_ERROR(reader_->Acquire({slot}, Access::kRead).status());
-    } else if (spec(slot).policy_class.trainable() && shapes.insert(policy::ShapeOf(spec(slot))).second) {
+    } else if (HasBackend(slot) && shapes.insert(policy::ShapeOf(spec(slot))).second) {
       TROUPE_RETURN_IF_ERROR(make_backend_(spec(slot)).status());
     }
   }
   return absl::OkStatus();
+}
+
+bool PolicyStore::HasBackend(PolicySlot slot) const {
+  return spec(slot).policy_class.trainable() && form(slot).loss == LossOver::kRows;
 }
 
 absl::Status PolicyStore::CheckSlot(PolicySlot slot) const {
@@ -249,7 +272,7 @@ absl::StatusOr<PolicyTier::Value> PolicyStore::FromState(PolicySlot slot, const 
     policy = std::make_unique<ResidentPolicy>(ResidentPolicy{.parameters = std::move(parameters), .backend = nullptr});
   }
   // It stays empty for a policy that is only kept.
-  if (trainable && policy->backend == nullptr) {
+  if (HasBackend(slot) && policy->backend == nullptr) {
     TROUPE_ASSIGN_OR_RETURN(policy->backend, make_backend_(spec(slot)));
   }
   Fill(state, policy.get());
@@ -295,6 +318,7 @@ void PolicyStore::WriteState(PolicySlot slot, const ResidentPolicy& policy, Poli
     writer.Array(kAdamExpAvg, policy.parameters.exp_avg());
     writer.Array(kAdamExpAvgSq, policy.parameters.exp_avg_sq());
     writer.Scalar(kAdamSteps, policy.parameters.adam_steps);
+    if (form(slot).loss == LossOver::kTensors) writer.Array(kBlockSteps, absl::MakeConstSpan(policy.block_steps));
     if (form(slot).optimizer != 0) writer.Scalar(kOptimizer, form(slot).optimizer);
     for (const auto& [name, value] : policy.numbers) writer.Scalar(name, value);
   }
@@ -319,6 +343,8 @@ absl::Status PolicyStore::CheckBlocks(const PolicySpec& spec, const PolicyState&
     known.push_back({name, BlockType::kI64, {}, false});
   }
   for (const char* name : kNumbers) known.push_back({name, BlockType::kF64, {}, false});
+  const auto blocks = static_cast<int64_t>(ZeroSteps(policy::ParameterLayout::For(spec)).size());
+  known.push_back({kBlockSteps, BlockType::kI64, {blocks}, false});
   policy::AddMomentSpecs(policy::kObservationMoments, spec.observation_size(), spec.normalize_observations, &known);
   policy::AddMomentSpecs(policy::kValueMoments, 1, state.Find(absl::StrCat(policy::kValueMoments, ".mean")) != nullptr,
                          &known);
@@ -332,7 +358,7 @@ void PolicyStore::CompleteOptimizer(PolicySlot slot, PolicyState* state) const {
   const int64_t expected = form(slot).optimizer;
   const bool has_moments = !state->Floats(kAdamExpAvg).empty() && !state->Floats(kAdamExpAvgSq).empty();
   if (!spec(slot).policy_class.trainable()) {
-    for (const char* name : {kAdamExpAvg, kAdamExpAvgSq, kAdamSteps, kOptimizer}) state->Remove(name);
+    for (const char* name : {kAdamExpAvg, kAdamExpAvgSq, kAdamSteps, kBlockSteps, kOptimizer}) state->Remove(name);
     return;
   }
   const bool of_another = has_moments && state->Integer(kOptimizer) != expected;
@@ -345,6 +371,12 @@ void PolicyStore::CompleteOptimizer(PolicySlot slot, PolicyState* state) const {
       state->Set(name, std::vector<float>(state->parameters().size(), 0.0f));
     }
     state->SetInteger(kAdamSteps, 0);
+    state->Remove(kBlockSteps);
+  }
+  if (form(slot).loss != LossOver::kTensors) {
+    state->Remove(kBlockSteps);
+  } else if (state->Find(kBlockSteps) == nullptr) {
+    state->Set(kBlockSteps, ZeroSteps(policy::ParameterLayout::For(spec(slot))));
   }
   if (expected != 0) {
     state->SetInteger(kOptimizer, expected);
@@ -386,6 +418,7 @@ void PolicyStore::Fill(const PolicyState& state, ResidentPolicy* policy) {
   copy(kAdamExpAvg, parameters.exp_avg());
   copy(kAdamExpAvgSq, parameters.exp_avg_sq());
   parameters.adam_steps = state.Integer(kAdamSteps);
+  policy->block_steps = policy::BlockValues<int64_t>(state.blocks, kBlockSteps);
   policy->observation_moments = state.Moments(policy::kObservationMoments);
   policy->value_moments = state.Moments(policy::kValueMoments);
   policy->state_moments = StateMomentsOf(state);

@@ -28,7 +28,8 @@ namespace troupe::training {
 /// A policy that is ready to be trained.
 struct ResidentPolicy {
   FlatParameters parameters;
-  std::unique_ptr<NetworkBackend> backend;  ///< nullptr for a class that is not trained
+  std::unique_ptr<NetworkBackend> backend;  ///< nullptr for a class that is not trained, and with LossOver::kTensors
+  std::vector<int64_t> block_steps = {};    ///< of each trained section, with LossOver::kTensors
   policy::RunningMoments observation_moments;
   policy::RunningMoments value_moments;
   ColumnMoments state_moments;  ///< of what the critic reads, with normalize_state
@@ -150,8 +151,8 @@ class PolicyStore final : private policy::ResidentForm {
   policy::PolicyState ToState(policy::PolicySlot slot, const policy::PolicyTier::Value& value) override;
   int64_t Bytes(const policy::PolicyTier::Value& value) const override;
 
-  /// INVALID_ARGUMENT for networks that are not trained here.
-  static absl::Status CheckNetworks(const policy::PolicySpec& spec);
+  /// INVALID_ARGUMENT for networks that are not trained so.
+  static absl::Status CheckNetworks(const policy::PolicySpec& spec, const StateForm& form);
   /// INVALID_ARGUMENT for blocks that are not a trained policy's, of another form, or one without the other.
   static absl::Status CheckBlocks(const policy::PolicySpec& spec, const policy::PolicyState& state);
   /// Makes what all policies need at the start, so that what cannot be served is said then.
@@ -164,6 +165,8 @@ class PolicyStore final : private policy::ResidentForm {
   void CompleteOptimizer(policy::PolicySlot slot, policy::PolicyState* state) const;
   static void Fill(const policy::PolicyState& state, ResidentPolicy* policy);
   int32_t ShapeNumber(policy::PolicySlot slot);
+  /// Whether a NetworkBackend trains it.
+  bool HasBackend(policy::PolicySlot slot) const;
   /// nullptr when there is none.
   std::unique_ptr<ResidentPolicy> TakeShell(int32_t shape);
   void KeepShell(int32_t shape, std::unique_ptr<ResidentPolicy> evicted);

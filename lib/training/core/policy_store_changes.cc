@@ -28,7 +28,7 @@ absl::Status PolicyStore::Add(PolicySlot slot, const PolicySpec& spec, const Sta
                                                  "\"; expected a free one for \"", spec.id.value(), "\""));
   }
   TROUPE_RETURN_IF_ERROR(spec.Validate());
-  TROUPE_RETURN_IF_ERROR(CheckNetworks(spec));
+  TROUPE_RETURN_IF_ERROR(CheckNetworks(spec, form));
   const auto place = static_cast<size_t>(slot.value());
   const size_t slots = std::max(size(), place + 1);
   if (options_.states_are_swappable) {

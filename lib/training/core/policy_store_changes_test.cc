@@ -143,7 +143,8 @@ TEST_F(PolicyStoreChangesTest, NetworksThatNoBackEndHasAreRefused) {
   no_critic.learner_networks.clear();
   ASSERT_TRUE(no_critic.Validate().ok());
   const absl::Status status = store_->Add(PolicySlot(1), no_critic, kForm, State(no_critic, 1));
-  EXPECT_EQ(status, absl::InvalidArgumentError("policy \"p1\": training needs a critic, got none"));
+  EXPECT_EQ(status, absl::InvalidArgumentError("policy \"p1\": a loss of rows trains an actor and a critic, "
+                                               "which gives values of observations, got an actor"));
   PolicySpec apart = Spec(1);
   apart.mutable_critic()->activation = policy::Activation::kRelu;
   EXPECT_EQ(store_->Add(PolicySlot(1), apart, kForm, State(apart, 1)), absl::OkStatus());

@@ -48,9 +48,9 @@ bool SameNumbers(const policy::RunningMoments& a, const policy::RunningMoments& 
   return a.count == b.count && a.mean == b.mean && a.variance == b.variance;
 }
 
-/// Columns of a network's row that are floats: all, or those beside images of bytes.
+/// Columns of a network's row that are floats of the batch: all, or those beside images of bytes; no actions.
 int64_t FloatColumns(const policy::PolicySpec& spec, const policy::NetworkSpec& network) {
-  return spec.InputSize(network) - spec.ByteElements(network);
+  return spec.InputSize(network) - spec.ByteElements(network) - spec.ActionInputSize(network);
 }
 
 /// Columns of critic_state.
@@ -157,7 +157,8 @@ absl::Status CheckMinibatchBy(const policy::PolicySpec& spec, MinibatchBy miniba
       "made of whole sequences"));
 }
 
-absl::Status PreparedBatch::CheckSizes(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) const {
+absl::Status PreparedBatch::CheckSizes(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch,
+                                       const PrepareOptions& options) const {
   const int64_t rows = batch.rows;
   const int64_t final_rows = batch.final_rows;
   const bool uses_slots = spec.agent_id_size > 0;
@@ -167,7 +168,7 @@ absl::Status PreparedBatch::CheckSizes(const policy::PolicySpec& spec, const lea
     return CheckMatrix(spec, column, obs, obs_rows, columns - spec.agent_id_size, columns);
   };
   TROUPE_RETURN_IF_ERROR(check_obs("obs", batch.obs, rows));
-  TROUPE_RETURN_IF_ERROR(CheckImages(spec, batch));
+  TROUPE_RETURN_IF_ERROR(CheckImages(spec, batch, options));
   TROUPE_RETURN_IF_ERROR(CheckSize(spec, "actions", batch.actions.size(), rows * spec.action_words()));
   TROUPE_RETURN_IF_ERROR(CheckSize(spec, "action_logp", batch.action_logp.size(), rows));
   TROUPE_RETURN_IF_ERROR(CheckSize(spec, "rewards", batch.rewards.size(), rows));
@@ -188,17 +189,23 @@ absl::Status PreparedBatch::CheckSizes(const policy::PolicySpec& spec, const lea
     TROUPE_RETURN_IF_ERROR(CheckRange(spec, "critic_row", batch.critic_row, batch.critic_rows));
     TROUPE_RETURN_IF_ERROR(CheckRange(spec, "final_critic_row", batch.final_critic_row, batch.critic_rows));
   }
-  if (spec.critic().Reads(policy::NetworkInput::kObservation)) {
+  if (spec.critic().Reads(policy::NetworkInput::kObservation) || options.final_observations) {
     TROUPE_RETURN_IF_ERROR(check_obs("final_obs", batch.final_obs, final_rows));
+  }
+  if (options.final_observations) {
+    TROUPE_RETURN_IF_ERROR(
+        CheckSize(spec, "final_action_mask", batch.final_action_mask.size(), final_rows * spec.mask_size()));
   }
   TROUPE_RETURN_IF_ERROR(CheckJointSizes(spec, batch));
   TROUPE_RETURN_IF_ERROR(CheckSegments(spec, batch));
   return CheckSequences(spec, batch);
 }
 
-absl::Status PreparedBatch::CheckImages(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) {
+absl::Status PreparedBatch::CheckImages(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch,
+                                        const PrepareOptions& options) {
   const bool has_images = spec.image_bytes();
-  const bool has_finals = has_images && spec.critic_input() == policy::NetworkInput::kObservation;
+  const bool has_finals =
+      has_images && (spec.critic_input() == policy::NetworkInput::kObservation || options.final_observations);
   const auto check = [&](const char* column, const learner::ByteMatrix& got, int64_t rows, int64_t columns) {
     if (rows == 0) columns = got.columns;
     if (got.rows == rows && got.columns == columns) return absl::OkStatus();
@@ -461,16 +468,16 @@ absl::Status PreparedBatch::Prepare(const policy::PolicySpec& spec, const policy
                                     const PrepareOptions& options) {
   if (options.death_masking) TROUPE_RETURN_IF_ERROR(CheckDeathMasking(spec));
   TROUPE_RETURN_IF_ERROR(CheckMinibatchBy(spec, options.minibatch_by));
-  TROUPE_RETURN_IF_ERROR(CheckSizes(spec, batch));
+  TROUPE_RETURN_IF_ERROR(CheckSizes(spec, batch, options));
   TROUPE_RETURN_IF_ERROR(CheckActions(spec, batch));
   uses_.Take(batch, options.use_policy_active_masks, options.use_value_active_masks);
   sequences_ = batch.sequences;
   actor_memory_ = {batch.memory.data, batch.memory.rows, spec.actor_state_size(), batch.memory.stride};
   const bool own_observation = spec.critic_input() == policy::NetworkInput::kObservation;
-  const bool reads_observations = own_observation || spec.critic_reads_agent_state();
+  const bool reads_observations = own_observation || spec.critic_reads_agent_state() || options.final_observations;
   TROUPE_RETURN_IF_ERROR(
       TakeObservations(spec, observation_moments, batch, reads_observations ? batch.final_rows : 0, team));
-  TakeImages(batch, own_observation ? batch.final_rows : 0, team);
+  TakeImages(batch, own_observation || options.final_observations ? batch.final_rows : 0, team);
   critic_images_ = {};
   critic_image_index_.clear();
   actor_input_ = observations_;

@@ -35,6 +35,8 @@ struct PrepareOptions {
   /// Of a policy with normalize_state, during the call; nullptr: those of before any data.
   const ColumnMoments* state_moments = nullptr;
   MinibatchBy minibatch_by = MinibatchBy::kRows;
+  /// The actor reads final observations, too: observations() has them whatever the critic reads.
+  bool final_observations = false;
 };
 
 /// INVALID_ARGUMENT, naming the option, for PrepareOptions::death_masking of a policy whose critic reads images of
@@ -75,9 +77,11 @@ class PreparedBatch {
 
   int64_t rows() const { return actor_input_.rows; }
   const MatrixView& actor_input() const { return actor_input_; }
+  /// actor_input(), and behind it the final rows, where the critic or PrepareOptions asks for them.
+  const MatrixView& observations() const { return observations_; }
   const MatrixView& critic_input() const { return critic_input_; }
-  /// Of a policy whose images stay bytes (policy::PolicySpec::image_bytes), else without rows: [rows, and final rows
-  /// where the critic reads them, observation_size]. Row r stands before row r of actor_input(), and of critic_input()
+  /// Of a policy whose images stay bytes (policy::PolicySpec::image_bytes), else without rows: [rows of observations(),
+  /// observation_size]. Row r stands before row r of actor_input(), and of critic_input()
   /// where the critic reads observations, which have the other columns alone.
   const learner::ByteMatrix& images() const { return images_; }
   /// Of a critic that convolves all agents' images of bytes, else without rows: as the batch has them
@@ -118,10 +122,12 @@ class PreparedBatch {
  private:
   static constexpr size_t kInitialBytes = 64;
 
-  absl::Status CheckSizes(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch) const;
+  absl::Status CheckSizes(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch,
+                          const PrepareOptions& options) const;
   static absl::Status CheckSegments(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch);
   static absl::Status CheckSequences(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch);
-  static absl::Status CheckImages(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch);
+  static absl::Status CheckImages(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch,
+                                  const PrepareOptions& options);
   static absl::Status CheckJointSizes(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch);
   /// Observations of all rows and of `finals` final ones.
   absl::Status TakeObservations(const policy::PolicySpec& spec, const policy::RunningMoments& moments,

@@ -11,6 +11,8 @@ namespace troupe::training {
 inline constexpr char kAdamExpAvg[] = "adam.exp_avg";
 inline constexpr char kAdamExpAvgSq[] = "adam.exp_avg_sq";
 inline constexpr char kAdamSteps[] = "adam.steps";  ///< i64
+/// i64 [trained sections of the layout]: steps of each; with LossOver::kTensors, beside kAdamSteps, which counts all.
+inline constexpr char kBlockSteps[] = "adam.block_steps";
 /// i64, OptimizerKind: whose moments these are; absent: Adam's or AdamW's. Those of another one than the policy is
 /// trained with are not taken: its optimizer begins with zeros.
 inline constexpr char kOptimizer[] = "optimizer";

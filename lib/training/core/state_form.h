@@ -13,17 +13,25 @@ struct StateNumber {
   double initial = 0;  ///< of a fresh policy; no part of the form
 };
 
+/// What an algorithm's loss is made of.
+enum class LossOver : uint8_t {
+  kRows = 1,     ///< RowLoss: a NetworkBackend steps actor and critic together
+  kTensors = 2,  ///< TorchGroup: each section of the parameters has an optimizer and steps of its own
+};
+
 /// What a policy's state has for its algorithm, beside the networks. Plain value.
 struct StateForm {
   bool value_moments = false;  ///< running mean and variance of the returns
   int64_t optimizer = 0;       ///< OptimizerNumber: what its moments mean
+  LossOver loss = LossOver::kRows;
   std::vector<StateNumber> numbers = {};
 
   bool operator==(const StateForm& other) const { return ToString() == other.ToString(); }
-  /// " value_moments", " optimizer 3", " learning_rate" or nothing: canonical.
+  /// " value_moments", " optimizer 3", " block_steps", " learning_rate" or nothing: canonical.
   std::string ToString() const {
     std::string text = value_moments ? " value_moments" : "";
     if (optimizer != 0) text += " optimizer " + std::to_string(optimizer);
+    if (loss == LossOver::kTensors) text += " block_steps";
     for (const StateNumber& number : numbers) text += " " + number.name;
     return text;
   }

@@ -26,24 +26,22 @@ absl::Status PolicyError(const policy::PolicySpec& spec, const absl::Status& sta
 }  // namespace
 
 TrainerHost::TrainerHost(std::unique_ptr<PolicyStore> policies, std::vector<policy::AlgorithmSpec> algorithms,
-                         uint64_t seed, AlgorithmFinder find, tensor::TensorAllocator& allocator,
-                         std::shared_ptr<ThreadTeam> team)
+                         TrainingContext context, AlgorithmFinder find, tensor::TensorAllocator& allocator)
     : policies_(std::move(policies)),
       algorithms_(std::move(algorithms)),
-      seed_(seed),
+      context_(std::move(context)),
       find_(std::move(find)),
-      group_of_(policies_->size(), -1),
-      team_(std::move(team)) {
-  const int threads = team_ == nullptr ? 1 : team_->size();
+      group_of_(policies_->size(), -1) {
+  const int threads = context_.team == nullptr ? 1 : context_.team->size();
   for (int thread = 0; thread < threads; ++thread) {
-    memories_.push_back(std::make_unique<TrainingMemory>(allocator, team_.get()));
+    memories_.push_back(std::make_unique<TrainingMemory>(allocator, context_.team.get()));
   }
 }
 
 absl::StatusOr<std::unique_ptr<TrainerHost>> TrainerHost::Make(
-    std::vector<policy::PolicySpec> specs, std::vector<policy::AlgorithmSpec> algorithms, uint64_t seed,
-    AlgorithmFinder find, BackendFactory make_backend, std::shared_ptr<ThreadTeam> team,
-    tensor::TensorAllocator& allocator, const PolicyStoreOptions& store_options, PolicyStore::Deps store_deps) {
+    std::vector<policy::PolicySpec> specs, std::vector<policy::AlgorithmSpec> algorithms, TrainingContext context,
+    AlgorithmFinder find, BackendFactory make_backend, tensor::TensorAllocator& allocator,
+    const PolicyStoreOptions& store_options, PolicyStore::Deps store_deps) {
   if (algorithms.size() != specs.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("got options for ", algorithms.size(), " policies; expected ", specs.size()));
@@ -58,21 +56,21 @@ absl::StatusOr<std::unique_ptr<TrainerHost>> TrainerHost::Make(
     forms[i] = *form;
   }
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<PolicyStore> policies,
-                          PolicyStore::Make(std::move(specs), std::move(forms), seed, std::move(make_backend),
+                          PolicyStore::Make(std::move(specs), std::move(forms), context.seed, std::move(make_backend),
                                             store_options, std::move(store_deps)));
   auto host = std::unique_ptr<TrainerHost>(
-      new TrainerHost(std::move(policies), std::move(algorithms), seed, std::move(find), allocator, std::move(team)));
+      new TrainerHost(std::move(policies), std::move(algorithms), std::move(context), std::move(find), allocator));
   TROUPE_RETURN_IF_ERROR(host->MakeAllGroups(store_options.capacity));
   return host;
 }
 
 bool TrainerHost::TrainsAlone(const Part& part, int64_t all_rows) const {
-  if (team_ == nullptr) return false;
+  if (context_.team == nullptr) return false;
   for (const ResidentPolicy* resident : part.residents) {
     if (resident->backend == nullptr || !resident->backend->can_run_alone()) return false;
   }
   const int64_t minibatch_rows = part.group->trainer->MinibatchRows(part.rows);
-  const int64_t shares = (minibatch_rows <= kSmallMinibatchRows ? 1 : 2) * int64_t{team_->size()};
+  const int64_t shares = (minibatch_rows <= kSmallMinibatchRows ? 1 : 2) * int64_t{context_.team->size()};
   return part.rows * shares <= all_rows;
 }
 
@@ -96,7 +94,12 @@ void TrainerHost::TrainPart(const learner::TrainBatch& batch, const UpdateContex
   absl::StatusOr<std::vector<PolicyUpdateReport>> trained = group.trainer->Update(update);
   part->status = trained.status();
   if (!trained.ok()) return;
-  for (size_t i = 0; i < part->entries.size(); ++i) (*reports)[part->entries[i]] = std::move((*trained)[i]);
+  for (size_t i = 0; i < part->entries.size(); ++i) {
+    PolicyUpdateReport& report = (*reports)[part->entries[i]] = std::move((*trained)[i]);
+    for (const auto& [name, value] : group.trainer->Exploration(report.policy)) {
+      report.metrics.emplace_back(learner::kExplorationTag + name, value);
+    }
+  }
 }
 
 absl::Status TrainerHost::TrainTurn(const learner::TrainBatch& batch, const UpdateContext& context, int64_t all_rows,
@@ -122,7 +125,7 @@ absl::Status TrainerHost::TrainTurn(const learner::TrainBatch& batch, const Upda
   std::stable_sort(alone.begin(), alone.end(), [](const Part* a, const Part* b) { return a->rows > b->rows; });
   if (!alone.empty()) {
     std::atomic<size_t> next{0};
-    team_->Run([&](int thread) {
+    context_.team->Run([&](int thread) {
       for (size_t i = 0; (i = next.fetch_add(1, std::memory_order_relaxed)) < alone.size();) {
         TrainPart(batch, context, thread, alone[i], reports);
       }

@@ -50,12 +50,12 @@ class TrainerHost final : public learner::Trainer {
 
   /// Policies with fresh weights of version (0, 0); `algorithms` by slot, without a name where the policy is not
   /// trained. INVALID_ARGUMENT for an invalid spec or option, and for a group that the store's capacity does not hold.
-  /// `make_backend` is kept: policies that are not resident get their back end when they are. `team` is the back ends';
-  /// nullptr: groups train one after another.
+  /// `make_backend` is kept: policies that are not resident get their back end when they are, whose threads are
+  /// context.team.
   /// `allocator` is for what back ends copy to their device; it must outlive the trainer, and so must `store_deps`.
   static absl::StatusOr<std::unique_ptr<TrainerHost>> Make(
-      std::vector<policy::PolicySpec> specs, std::vector<policy::AlgorithmSpec> algorithms, uint64_t seed,
-      AlgorithmFinder find, BackendFactory make_backend, std::shared_ptr<ThreadTeam> team = nullptr,
+      std::vector<policy::PolicySpec> specs, std::vector<policy::AlgorithmSpec> algorithms, TrainingContext context,
+      AlgorithmFinder find, BackendFactory make_backend,
       tensor::TensorAllocator& allocator = tensor::TensorAllocator::Pageable(),
       const PolicyStoreOptions& store_options = {}, PolicyStore::Deps store_deps = {});
 
@@ -109,8 +109,8 @@ class TrainerHost final : public learner::Trainer {
     absl::Status status = {};
   };
 
-  TrainerHost(std::unique_ptr<PolicyStore> policies, std::vector<policy::AlgorithmSpec> algorithms, uint64_t seed,
-              AlgorithmFinder find, tensor::TensorAllocator& allocator, std::shared_ptr<ThreadTeam> team);
+  TrainerHost(std::unique_ptr<PolicyStore> policies, std::vector<policy::AlgorithmSpec> algorithms,
+              TrainingContext context, AlgorithmFinder find, tensor::TensorAllocator& allocator);
 
   bool is_trained(policy::PolicySlot slot) const;
   /// The groups of these policies, which train with `algorithm`, in no map yet.
@@ -136,11 +136,10 @@ class TrainerHost final : public learner::Trainer {
 
   const std::unique_ptr<PolicyStore> policies_;
   std::vector<policy::AlgorithmSpec> algorithms_;  // by slot
-  const uint64_t seed_;
+  const TrainingContext context_;
   const AlgorithmFinder find_;
   GroupMap groups_;
-  std::vector<int32_t> group_of_;  // by slot: its group's first member, or -1
-  const std::shared_ptr<ThreadTeam> team_;
+  std::vector<int32_t> group_of_;                          // by slot: its group's first member, or -1
   std::vector<std::unique_ptr<TrainingMemory>> memories_;  // by thread
   SpareStates spares_{kMaxSpareBytes};                     // of former states
 };

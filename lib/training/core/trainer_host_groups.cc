@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<TrainerHost::Group>> TrainerHost::MakeGroups(const Al
     group.told.members = std::move(slots);
     group.told.joint_steps = algorithm.reads_joint_steps();
     group.feed = algorithm.Feed(*of_group.front().algorithm);
-    absl::StatusOr<std::unique_ptr<GroupTrainer>> trainer = algorithm.MakeGroup(of_group, seed_);
+    absl::StatusOr<std::unique_ptr<GroupTrainer>> trainer = algorithm.MakeGroup(of_group, context_);
     if (!trainer.ok()) {
       return absl::Status(trainer.status().code(),
                           absl::StrCat("learn group \"", group.told.id.value(), "\": ", trainer.status().message()));

@@ -84,7 +84,7 @@ class FakePairs final : public Algorithm {
   }
   bool reads_joint_steps() const override { return true; }
   absl::StatusOr<std::unique_ptr<GroupTrainer>> MakeGroup(absl::Span<const GroupMember> /*members*/,
-                                                          uint64_t /*seed*/) const override {
+                                                          const TrainingContext& /*context*/) const override {
     return std::make_unique<FakePair>();
   }
 };
@@ -110,8 +110,8 @@ class TrainerHostTest : public testing::Test {
     PolicyStore::Deps deps;
     deps.blobs = &blobs_;
     return TrainerHost::Make(
-        Specs(policies), std::vector<policy::AlgorithmSpec>(static_cast<size_t>(policies), algorithm), 1, find,
-        [](const policy::PolicySpec&) { return std::make_unique<IdleBackend>(); }, nullptr,
+        Specs(policies), std::vector<policy::AlgorithmSpec>(static_cast<size_t>(policies), algorithm), {.seed = 1},
+        find, [](const policy::PolicySpec&) { return std::make_unique<IdleBackend>(); },
         tensor::TensorAllocator::Pageable(), store, deps);
   }
   /// Rows of these policies.

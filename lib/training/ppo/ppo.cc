@@ -65,7 +65,7 @@ class Ppo final : public Algorithm {
   }
 
   absl::StatusOr<std::unique_ptr<GroupTrainer>> MakeGroup(absl::Span<const GroupMember> members,
-                                                          uint64_t /*seed*/) const override {
+                                                          const TrainingContext& /*context*/) const override {
     return OnPolicyGroup::Make(members.front(), &PlanAt);
   }
 

@@ -1,5 +1,5 @@
 #include "lib/training/ppo/ppo_row_loss.h"
-#include "lib/training/torch/torch_loss.h"
+#include "lib/training/torch/torch_parts.h"
 
 namespace troupe::training {
 namespace {
@@ -35,9 +35,9 @@ class PpoLossOnTorch final : public TorchLoss {
 
 }  // namespace
 
-const TorchLoss* PpoTorchLoss() {
+TorchParts PpoTorch() {
   static const auto& loss = *new PpoLossOnTorch;
-  return &loss;
+  return {.row_loss = &loss};
 }
 
 }  // namespace troupe::training

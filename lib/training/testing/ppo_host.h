@@ -24,8 +24,8 @@ inline absl::StatusOr<std::unique_ptr<TrainerHost>> MakePpoHost(
     TrainerHost::BackendFactory make_backend, std::shared_ptr<ThreadTeam> team = nullptr,
     tensor::TensorAllocator& allocator = tensor::TensorAllocator::Pageable(),
     const PolicyStoreOptions& store_options = {}, PolicyStore::Deps store_deps = {}) {
-  return TrainerHost::Make(std::move(specs), PpoSpecs(options), seed, &FindAlgorithm, std::move(make_backend),
-                           std::move(team), allocator, store_options, std::move(store_deps));
+  return TrainerHost::Make(std::move(specs), PpoSpecs(options), {.seed = seed, .team = std::move(team)}, &FindAlgorithm,
+                           std::move(make_backend), allocator, store_options, std::move(store_deps));
 }
 
 }  // namespace troupe::training

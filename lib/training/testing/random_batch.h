@@ -48,6 +48,7 @@ class RandomBatch : public learner::OwnedTrainBatch {
       for (int64_t row = 0; row < rows.final_rows; ++row) final_critic_row.push_back(Index(rows.critic_rows));
     }
     if (spec.remembers()) AddSequences(spec, &rows);
+    for (int64_t i = 0; i < rows.final_rows * spec.mask_size(); ++i) final_action_mask.push_back(random_.Below(3) != 0);
     batch.env_steps = rows.rows;
     batch.agent_steps = rows.rows;
     Add(std::move(rows));

@@ -5,6 +5,7 @@
 
 #include "lib/training/testing/test_device.h"
 #include "lib/training/torch/torch_device.h"
+#include "lib/training/torch/torch_minibatches.h"
 #include <c10/core/StreamGuard.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +33,7 @@ class CapturedStepsTest : public testing::Test {
     return minibatches;
   }
   void Run(const Minibatches& minibatches) {
-    steps_.Run(minibatches, settings_, [this](const Minibatches& rows) {
+    RunCaptured(minibatches, settings_, &steps_, [this](const Minibatches& rows) {
       ++handed_over_;
       sum_.add_(rows.actor.rows.sum() + 100 * rows.critic.run.sum());
     });
@@ -41,7 +42,7 @@ class CapturedStepsTest : public testing::Test {
 
   const torch::Device device_;
   c10::OptionalStreamGuard stream_;
-  CapturedSteps steps_;
+  CapturedSteps<MinibatchKey> steps_;
   StepSettings settings_;
   Tensor sum_;
   int handed_over_ = 0;  ///< how often the work was asked for; on CUDA a replay is no such time
@@ -102,10 +103,10 @@ TEST_F(CapturedStepsTest, OtherSettingsAreAnotherStep) {
 
 TEST_F(CapturedStepsTest, KeepsAFewShapes) {
   const auto rows = [&](size_t count) { return Rows(std::vector<int64_t>(count, 1)); };
-  for (size_t count = 1; count <= CapturedSteps::kMostShapes + 1; ++count) Run(rows(count));
+  for (size_t count = 1; count <= CapturedSteps<MinibatchKey>::kMostShapes + 1; ++count) Run(rows(count));
   Run(rows(1));  // forgotten: the first of its shape again
   EXPECT_EQ(steps_.replays_for_testing(), 0);
-  Run(rows(CapturedSteps::kMostShapes + 1));
+  Run(rows(CapturedSteps<MinibatchKey>::kMostShapes + 1));
   EXPECT_EQ(steps_.replays_for_testing(), 1);
   steps_.Release();
   Run(rows(1));
@@ -114,7 +115,7 @@ TEST_F(CapturedStepsTest, KeepsAFewShapes) {
 
 TEST_F(CapturedStepsTest, AShapeThatComesAgainIsNotPushedOut) {
   const auto rows = [&](size_t count) { return Rows(std::vector<int64_t>(count, 1)); };
-  constexpr int64_t kOthers = 3 * CapturedSteps::kMostShapes;
+  constexpr int64_t kOthers = 3 * CapturedSteps<MinibatchKey>::kMostShapes;
   Run(rows(1));
   for (size_t other = 0; other < kOthers; ++other) {
     Run(rows(2 + other));
@@ -141,7 +142,8 @@ TEST_F(CapturedStepsTest, SequencesOfTheSameLengthsAreTheSameStep) {
 TEST_F(CapturedStepsTest, WorkThatWaitsForTheDeviceIsDoneAsItIs) {
   int64_t seen = 0;
   const auto run = [&](const Minibatches& minibatches) {
-    steps_.Run(minibatches, settings_, [&](const Minibatches& rows) { seen += rows.actor.rows.sum().item<int64_t>(); });
+    RunCaptured(minibatches, settings_, &steps_,
+                [&](const Minibatches& rows) { seen += rows.actor.rows.sum().item<int64_t>(); });
   };
   for (const int64_t row : {1, 2, 3}) run(Rows({row}));
   EXPECT_EQ(seen, 6);

@@ -15,21 +15,20 @@
 #include "lib/training/script/script_modules.h"
 #include "lib/training/torch/captured_steps.h"
 #include "lib/training/torch/cuda_graph.h"
+#include "lib/training/torch/device_memory.h"
 #include "lib/training/torch/policy_modules.h"
 #include "lib/training/torch/torch_device.h"
 #include "lib/training/torch/torch_distributions.h"
 #include "lib/training/torch/torch_inputs.h"
-#include "lib/training/torch/torch_loss.h"
 #include "lib/training/torch/torch_minibatches.h"
 #include "lib/training/torch/torch_network_calls.h"
 #include "lib/training/torch/torch_networks.h"
 #include "lib/training/torch/torch_optimizer.h"
+#include "lib/training/torch/torch_parts.h"
 #include "lib/training/torch/torch_precision.h"
 #include "lib/training/torch/torch_status.h"
 #include "lib/training/torch/torch_totals.h"
 #include <ATen/record_function.h>
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/torch.h>
 
 namespace troupe::training {
@@ -73,17 +72,16 @@ class TorchBackend final : public NetworkBackend {
       : spec_(spec),
         scripts_(std::move(scripts)),
         head_(ActionHead::For(spec)),
-        device_(ToTorch(device)),
-        on_host_(path == TorchPath::kHost),
-        bfloat16_(!on_host_ && precision == Precision::kBfloat16 && scripts_.actor == nullptr &&
+        memory_(ToTorch(device), path),
+        bfloat16_(!memory_.borrows() && precision == Precision::kBfloat16 && scripts_.actor == nullptr &&
                   scripts_.critic == nullptr),
         team_(std::move(team)),
         name_(absl::StrCat("libtorch/", device.ToString())),
-        minibatches_([this](absl::Span<const int32_t> numbers) { return LoadIndex(numbers); }),
-        steps_(device_) {}
+        minibatches_([this](absl::Span<const int32_t> numbers) { return memory_.LoadIndex(numbers); }),
+        steps_(memory_.device()) {}
 
   /// On the CPU autograd runs in the thread that asks for it.
-  bool can_run_alone() const override { return on_host_; }
+  bool can_run_alone() const override { return memory_.borrows(); }
 
   absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters, int thread) override {
     alone_ = thread != kWholeTeam;
@@ -93,19 +91,19 @@ class TorchBackend final : public NetworkBackend {
       parameters_ = parameters;
       targets_.loaded = false;
       LoadParameters();
-      const Tensor images = Load(batch.images());
+      const Tensor images = memory_.Load(batch.images());
       if (spec_.has_action_mask)
-        mask_ = Load(batch.action_mask.data(), {batch.rows(), spec_.mask_size()}, torch::kUInt8);
-      actor_input_ = {Load(batch.actor_input()), images, Tensor(), scripts_.actor == nullptr ? Tensor() : mask_,
-                      ImageScaling(spec_, 1, device_)};
+        mask_ = memory_.Load(batch.action_mask.data(), {batch.rows(), spec_.mask_size()}, torch::kUInt8);
+      actor_input_ = {memory_.Load(batch.actor_input()), images, Tensor(), scripts_.actor == nullptr ? Tensor() : mask_,
+                      ImageScaling(spec_, 1, memory_.device())};
       const bool own = spec_.critic().Reads(policy::NetworkInput::kObservation);
-      critic_input_ = {Load(batch.critic_input()), own ? images : Load(batch.critic_images()), Tensor(), Tensor(),
-                       ImageScaling(spec_, own ? 1 : spec_.ImagesOf(spec_.critic()), device_)};
-      if (batch.critic_images().rows > 0) critic_input_.image_rows = LoadIndex(batch.critic_image_index());
-      critic_index_ = LoadIndex(batch.critic_index());
-      if (batch.actor_memory().columns > 0) memory_.actor = Load(batch.actor_memory()).contiguous();
-      actions_ = Load(batch.actions.data(), {batch.rows(), spec_.action_words()}, torch::kInt32);
-      old_logp_ = Load(batch.old_logp.data(), {batch.rows()}, torch::kFloat32);
+      critic_input_ = {memory_.Load(batch.critic_input()), own ? images : memory_.Load(batch.critic_images()), Tensor(),
+                       Tensor(), ImageScaling(spec_, own ? 1 : spec_.ImagesOf(spec_.critic()), memory_.device())};
+      if (batch.critic_images().rows > 0) critic_input_.image_rows = memory_.LoadIndex(batch.critic_image_index());
+      critic_index_ = memory_.LoadIndex(batch.critic_index());
+      if (batch.actor_memory().columns > 0) remembered_.actor = memory_.Load(batch.actor_memory()).contiguous();
+      actions_ = memory_.Load(batch.actions.data(), {batch.rows(), spec_.action_words()}, torch::kInt32);
+      old_logp_ = memory_.Load(batch.old_logp.data(), {batch.rows()}, torch::kFloat32);
       return absl::OkStatus();
     });
   }
@@ -119,9 +117,9 @@ class TorchBackend final : public NetworkBackend {
       std::vector<Tensor> parts;
       for (int64_t first = 0; first < rows; first += most) {
         const Tensor part = critic_input_.Range(first, std::min(most, rows - first));
-        parts.push_back(ToHost(RunCritic(part).squeeze(1)));
+        parts.push_back(memory_.ToHost(RunCritic(part).squeeze(1)));
       }
-      AwaitDevice();
+      memory_.Await();
       values.reserve(static_cast<size_t>(rows));
       for (const Tensor& value : parts) {
         values.insert(values.end(), value.data_ptr<float>(), value.data_ptr<float>() + value.numel());
@@ -157,10 +155,10 @@ class TorchBackend final : public NetworkBackend {
   }
 
   absl::Status ParametersChanged() override {
-    if (on_host_) return absl::OkStatus();
+    if (memory_.borrows()) return absl::OkStatus();
     return Guarded("loading parameters", [&] {
       const torch::NoGradGuard no_grad;
-      modules_.values.copy_(Load(parameters_->values()));
+      modules_.values.copy_(memory_.Load(parameters_->values()));
       return absl::OkStatus();
     });
   }
@@ -169,12 +167,12 @@ class TorchBackend final : public NetworkBackend {
     return Guarded("beginning an epoch", [&] {
       if (!targets_.loaded) {
         const int64_t rows = batch_->rows();
-        targets_.advantages = Load(batch_->advantages.data(), {rows}, torch::kFloat32);
-        targets_.value_targets = Load(batch_->value_targets.data(), {rows}, torch::kFloat32);
-        targets_.old_values = Load(batch_->old_values.data(), {rows}, torch::kFloat32);
+        targets_.advantages = memory_.Load(batch_->advantages.data(), {rows}, torch::kFloat32);
+        targets_.value_targets = memory_.Load(batch_->value_targets.data(), {rows}, torch::kFloat32);
+        targets_.old_values = memory_.Load(batch_->old_values.data(), {rows}, torch::kFloat32);
         if (const int64_t size = spec_.critic().state_size(); size > 0) {
           const auto sequences = static_cast<int64_t>(batch_->sequences().size());
-          memory_.critic = Load(batch_->critic_memory.data(), {sequences, size}, torch::kFloat32);
+          remembered_.critic = memory_.Load(batch_->critic_memory.data(), {sequences, size}, torch::kFloat32);
         }
         targets_.loaded = true;
       }
@@ -187,13 +185,13 @@ class TorchBackend final : public NetworkBackend {
     return Guarded("taking a minibatch step", [&]() -> absl::Status {
       RECORD_USER_SCOPE("troupe::minibatch_step");
       TROUPE_RETURN_IF_ERROR(FindLoss(*settings.loss.loss));
-      if (on_host_) modules_.gradients.zero_();
-      if (spec_.shares_encoder() && on_host_) return StepShared(first, count, settings);
+      if (memory_.borrows()) modules_.gradients.zero_();
+      if (spec_.shares_encoder() && memory_.borrows()) return StepShared(first, count, settings);
       const Minibatches minibatch = minibatches_.Take(first, count);
-      if (!on_host_) {
+      if (!memory_.borrows()) {
         const auto step = [&](const Minibatches& rows) { StepOnDevice(rows, settings); };
         if (CanBeCaptured()) {
-          steps_.Run(minibatch, settings, step);
+          RunCaptured(minibatch, settings, &steps_, step);
         } else {
           step(minibatch);
         }
@@ -216,10 +214,10 @@ class TorchBackend final : public NetworkBackend {
   }
 
   absl::StatusOr<StepTotals> TakeTotals() override {
-    if (!on_host_) {
+    if (!memory_.borrows()) {
       const absl::Status status = Guarded("reading losses", [&] {
-        const Tensor host = ToHost(device_totals_.numbers());
-        AwaitDevice();
+        const Tensor host = memory_.ToHost(device_totals_.numbers());
+        memory_.Await();
         totals_ = DeviceTotals::Read(host);
         device_totals_.Clear();
         return absl::OkStatus();
@@ -231,7 +229,7 @@ class TorchBackend final : public NetworkBackend {
 
   absl::Status End() override {
     return Guarded("handing back parameters", [&] {
-      if (!on_host_) Store();
+      if (!memory_.borrows()) Store();
       Release();
       return absl::OkStatus();
     });
@@ -240,7 +238,7 @@ class TorchBackend final : public NetworkBackend {
   std::string_view name() const override { return name_; }
 
   absl::Status Serves(BackendLevel level) const override {
-    if (level == BackendLevel::kRowLoss || on_host_) return absl::OkStatus();
+    if (level == BackendLevel::kRowLoss || memory_.borrows()) return absl::OkStatus();
     return absl::UnimplementedError(
         absl::StrCat(name_,
                      " computes losses of rows alone: on a device, Forward and Backward would copy each call's "
@@ -259,20 +257,11 @@ class TorchBackend final : public NetworkBackend {
   }
 
  private:
-  /// CatchTorch with the device and its stream as the current ones: pinned memory belongs to them. What fails ends the
-  /// update, so that its memory is given back.
+  /// DeviceMemory::Guarded. An error ends the update, so that its memory is given back.
   template <typename Body>
   absl::Status Guarded(std::string_view doing, Body&& body) {
-    absl::Status status = CatchTorch(doing, [&]() -> absl::Status {
-      c10::OptionalStreamGuard guard;
-      if (device_.is_cuda()) guard.reset_stream(UpdateStream(device_));
-      return body();
-    });
-    if (!status.ok()) {
-      // Nothing may be at work on memory that is given back.
-      if (device_.is_cuda()) (void)CatchTorch("waiting", [&] { return AwaitUpdates(device_), absl::OkStatus(); });
-      Release();
-    }
+    absl::Status status = memory_.Guarded(doing, std::forward<Body>(body));
+    if (!status.ok()) Release();
     return status;
   }
 
@@ -283,67 +272,38 @@ class TorchBackend final : public NetworkBackend {
     second_half_ = {};
     for (Tensor* tensor :
          {&actor_input_.floats, &actor_input_.images, &actor_input_.mask, &critic_input_.floats, &critic_input_.images,
-          &critic_input_.image_rows, &critic_index_, &memory_.actor, &memory_.critic, &actions_, &old_logp_, &mask_,
-          &targets_.advantages, &targets_.value_targets, &targets_.old_values, &moments_.exp_avg, &moments_.exp_avg_sq,
-          &device_steps_}) {
+          &critic_input_.image_rows, &critic_index_, &remembered_.actor, &remembered_.critic, &actions_, &old_logp_,
+          &mask_, &targets_.advantages, &targets_.value_targets, &targets_.old_values, &moments_.exp_avg,
+          &moments_.exp_avg_sq, &device_steps_}) {
       tensor->reset();
     }
     device_totals_.Release();
     minibatches_.Release();
   }
 
-  /// Host memory as a tensor: borrowed on the host's path, else a copy on the device. To a CUDA device all copies are
-  /// out of pinned memory and none is waited for, so `data` stays as it is until the next AwaitDevice.
-  Tensor Load(const void* data, torch::IntArrayRef sizes, torch::ScalarType dtype) const {
-    const Tensor host = torch::from_blob(const_cast<void*>(data), sizes, dtype);
-    if (on_host_) return host;
-    if (!device_.is_cuda()) return host.clone();
-    return (host.is_pinned() ? host : host.pin_memory()).to(device_, /*non_blocking=*/true);
-  }
-  Tensor LoadIndex(absl::Span<const int32_t> numbers) const {
-    return Load(numbers.data(), {static_cast<int64_t>(numbers.size())}, torch::kInt32).to(torch::kInt64);
-  }
-  Tensor Load(const MatrixView& matrix) const {
-    if (matrix.columns == 0) return torch::empty({matrix.rows, 0}, torch::TensorOptions().device(device_));
-    return Load(matrix.data, {matrix.rows, matrix.stride}, torch::kFloat32).narrow(1, 0, matrix.columns);
-  }
-  /// Undefined without rows.
-  Tensor Load(const learner::ByteMatrix& matrix) const {
-    return matrix.rows == 0 ? Tensor() : Load(matrix.data, {matrix.rows, matrix.columns}, torch::kUInt8);
-  }
-  Tensor Load(absl::Span<float> values) const {
-    return Load(values.data(), {static_cast<int64_t>(values.size())}, torch::kFloat32);
-  }
-  /// A copy on the host; from a CUDA device it is there after AwaitDevice.
-  Tensor ToHost(const Tensor& tensor) const {
-    return tensor.contiguous().to(torch::kCPU, /*non_blocking=*/device_.is_cuda());
-  }
-  void AwaitDevice() const {
-    if (device_.is_cuda()) c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).synchronize();
-  }
-
   void LoadParameters() {
-    const Tensor values = Load(parameters_->values());
-    const Tensor gradients = on_host_ ? Load(parameters_->gradients()) : torch::zeros_like(values);
+    const Tensor values = memory_.Load(parameters_->values());
+    const Tensor gradients = memory_.borrows() ? memory_.Load(parameters_->gradients()) : torch::zeros_like(values);
     modules_ = MakeModules(spec_, parameters_->layout(), scripts_, values, gradients);
     totals_ = {};
-    if (spec_.shares_encoder() && on_host_ && Halves()) {
+    if (spec_.shares_encoder() && memory_.borrows() && Halves()) {
       second_half_ = MakeModules(spec_, parameters_->layout(), scripts_, values, torch::zeros_like(values));
     }
-    if (on_host_) return;
-    moments_.exp_avg = Load(parameters_->exp_avg());
-    moments_.exp_avg_sq = Load(parameters_->exp_avg_sq());
-    const auto doubles = torch::TensorOptions().dtype(torch::kFloat64).device(device_);
+    if (memory_.borrows()) return;
+    moments_.exp_avg = memory_.Load(parameters_->exp_avg());
+    moments_.exp_avg_sq = memory_.Load(parameters_->exp_avg_sq());
+    const auto doubles = torch::TensorOptions().dtype(torch::kFloat64).device(memory_.device());
     device_steps_ = torch::full({}, static_cast<double>(parameters_->adam_steps), doubles);
-    device_totals_.Begin(device_);
+    device_totals_.Begin(memory_.device());
   }
 
   void Store() {
-    const Tensor steps = ToHost(device_steps_);
-    const std::pair<Tensor, absl::Span<float>> rows[] = {{ToHost(modules_.values), parameters_->values()},
-                                                         {ToHost(moments_.exp_avg), parameters_->exp_avg()},
-                                                         {ToHost(moments_.exp_avg_sq), parameters_->exp_avg_sq()}};
-    AwaitDevice();
+    const Tensor steps = memory_.ToHost(device_steps_);
+    const std::pair<Tensor, absl::Span<float>> rows[] = {
+        {memory_.ToHost(modules_.values), parameters_->values()},
+        {memory_.ToHost(moments_.exp_avg), parameters_->exp_avg()},
+        {memory_.ToHost(moments_.exp_avg_sq), parameters_->exp_avg_sq()}};
+    memory_.Await();
     parameters_->adam_steps = static_cast<int64_t>(*steps.data_ptr<double>());
     for (const auto& [from, to] : rows) std::copy_n(from.data_ptr<float>(), to.size(), to.data());
   }
@@ -376,17 +336,11 @@ class TorchBackend final : public NetworkBackend {
     return statuses[1];
   }
 
-  /// A host's numbers where the networks are.
-  Tensor Indices(const std::vector<int64_t>& numbers) const {
-    const Tensor host = torch::tensor(numbers, torch::kInt64);
-    return on_host_ ? host : host.to(device_);
-  }
-
   /// What `run`, some layers of a network that remembers nothing, gives.
   template <typename Run>
   Tensor InPrecision(Run&& run) const {
     if (!bfloat16_) return run();
-    const Bfloat16Products products(device_.type());
+    const Bfloat16Products products(memory_.device().type());
     return run().to(torch::kFloat32);
   }
 
@@ -439,12 +393,12 @@ class TorchBackend final : public NetworkBackend {
     for (const int64_t row : packed.rows) inputs.push_back(call.rows[static_cast<size_t>(row)]);
     const auto states_at = static_cast<int64_t>(begin) * size;
     const auto count = static_cast<int64_t>(pieces.size());
-    const Tensor states = Load(call.states.data() + states_at, {count, size}, torch::kFloat32);
-    const auto [output, after] = RunCriticSequences(critic_input_.Take(Indices(inputs)), packed.batch_sizes,
-                                                    states.index_select(0, Indices(packed.sequences)));
-    const Tensor values = ToHost(output.squeeze(1));
-    const Tensor states_after = ToHost(after);
-    AwaitDevice();
+    const Tensor states = memory_.Load(call.states.data() + states_at, {count, size}, torch::kFloat32);
+    const auto [output, after] = RunCriticSequences(critic_input_.Take(memory_.LoadIndex(inputs)), packed.batch_sizes,
+                                                    states.index_select(0, memory_.LoadIndex(packed.sequences)));
+    const Tensor values = memory_.ToHost(output.squeeze(1));
+    const Tensor states_after = memory_.ToHost(after);
+    memory_.Await();
     for (size_t i = 0; i < packed.rows.size(); ++i) {
       outputs->values[static_cast<size_t>(packed.rows[i])] = values.data_ptr<float>()[i];
     }
@@ -461,7 +415,7 @@ class TorchBackend final : public NetworkBackend {
 
   absl::Status FindLoss(const RowLoss& loss) {
     if (row_loss_ == &loss) return absl::OkStatus();
-    loss_ = FindTorchLoss(loss.name);
+    loss_ = FindTorchParts(loss.name).row_loss;
     if (loss_ == nullptr) {
       return absl::UnimplementedError(
           absl::StrCat("the loss of ", std::string(loss.name), " is not there for LibTorch"));
@@ -488,7 +442,7 @@ class TorchBackend final : public NetworkBackend {
   }
 
   NetworkLoss ActorLoss(const Minibatch& minibatch, const StepSettings& settings) const {
-    const Tensor output = Outputs(spec_.actor, modules_.actor, actor_input_, Tensor(), memory_.actor, minibatch);
+    const Tensor output = Outputs(spec_.actor, modules_.actor, actor_input_, Tensor(), remembered_.actor, minibatch);
     return ActorLossOf(modules_, output, minibatch.rows, settings);
   }
 
@@ -507,7 +461,7 @@ class TorchBackend final : public NetworkBackend {
   NetworkLoss CriticLoss(const Minibatch& minibatch, const StepSettings& settings) const {
     const Tensor value = minibatch.inputs.defined() ? ValuesOfUnits(minibatch)
                                                     : Outputs(spec_.critic(), modules_.critic, critic_input_,
-                                                              critic_index_, memory_.critic, minibatch)
+                                                              critic_index_, remembered_.critic, minibatch)
                                                           .squeeze(1);
     return CriticLossOf(value, minibatch.rows, settings);
   }
@@ -521,7 +475,7 @@ class TorchBackend final : public NetworkBackend {
 
   /// Losses of networks that share nothing, computed side by side where the device can.
   Losses BothLosses(const Minibatches& minibatches, const StepSettings& settings) const {
-    const SideBranch beside(device_);
+    const SideBranch beside(memory_.device());
     Losses losses;
     {
       const auto on_it = beside.Enter();
@@ -537,7 +491,7 @@ class TorchBackend final : public NetworkBackend {
     const Tensor inputs = actor_input_.Take(minibatches.actor.run);
     const Tensor shared = spec_.actor.core.remembers()
                               ? EncodeSequences(spec_.actor, modules.actor, inputs, minibatches.actor.batch_sizes,
-                                                memory_.actor.index_select(0, minibatches.actor.sequences))
+                                                remembered_.actor.index_select(0, minibatches.actor.sequences))
                                     .first
                               : InPrecision([&] { return Encode(spec_.actor.activation, modules.actor, inputs); });
     const auto head = [&](const policy::NetworkSpec& network, const Module& module, const Tensor& kept) {
@@ -630,8 +584,7 @@ class TorchBackend final : public NetworkBackend {
   const policy::PolicySpec spec_;
   const Scripts scripts_;
   const ActionHead head_;
-  const torch::Device device_;
-  const bool on_host_;
+  const DeviceMemory memory_;
   const bool bfloat16_;
   const std::shared_ptr<ThreadTeam> team_;
   const std::string name_;
@@ -649,9 +602,9 @@ class TorchBackend final : public NetworkBackend {
   Tensor critic_index_, actions_, old_logp_, mask_;
   struct {
     Tensor actor, critic;
-  } memory_;
+  } remembered_;
   EpochMinibatches minibatches_;
-  CapturedSteps steps_;
+  CapturedSteps<MinibatchKey> steps_;
   struct {
     Tensor advantages, value_targets, old_values;
     bool loaded = false;

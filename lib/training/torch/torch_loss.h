@@ -2,7 +2,6 @@
 
 #include <array>
 #include <functional>
-#include <string_view>
 #include <vector>
 
 #include "lib/training/core/row_loss.h"
@@ -37,8 +36,5 @@ inline torch::Tensor TorchValueError(const torch::Tensor& prediction, const torc
   if (huber_delta > 0) return torch::huber_loss(prediction, target, torch::Reduction::None, huber_delta);
   return 0.5 * (prediction - target).square();
 }
-
-/// The loss for LibTorch of the RowLoss of that name; nullptr when the algorithm has none. From registry.inc.
-const TorchLoss* FindTorchLoss(std::string_view name);
 
 }  // namespace troupe::training

@@ -1,5 +1,6 @@
 #include "lib/training/torch/torch_minibatches.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "lib/training/torch/torch_networks.h"
@@ -16,7 +17,63 @@ Tensor IndicesAt(const Tensor& like, const std::vector<int64_t>& numbers) {
   return like.is_cpu() ? host : host.pin_memory().to(like.device(), /*non_blocking=*/true);
 }
 
+constexpr Tensor Minibatch::*kNumbers[] = {&Minibatch::rows,      &Minibatch::run,    &Minibatch::kept,
+                                           &Minibatch::sequences, &Minibatch::inputs, &Minibatch::places};
+
+/// Where `tensor` stands among them, behind the last one if it is none of them.
+size_t PlaceOf(const Tensor& tensor, const std::vector<Tensor>& tensors) {
+  const auto same = [&](const Tensor& other) { return other.is_same(tensor); };
+  return static_cast<size_t>(std::find_if(tensors.begin(), tensors.end(), same) - tensors.begin());
+}
+
+/// Each tensor of a minibatch that is defined, once.
+std::vector<Tensor> NumbersOf(const Minibatches& minibatches) {
+  std::vector<Tensor> numbers;
+  for (const Minibatch* const minibatch : {&minibatches.actor, &minibatches.critic}) {
+    for (const auto number : kNumbers) {
+      const Tensor& tensor = minibatch->*number;
+      if (tensor.defined() && PlaceOf(tensor, numbers) == numbers.size()) numbers.push_back(tensor);
+    }
+  }
+  return numbers;
+}
+
+/// The minibatch with `instead` in the places of `numbers`.
+Minibatches WithNumbers(Minibatches minibatches, const std::vector<Tensor>& numbers,
+                        const std::vector<Tensor>& instead) {
+  for (Minibatch* const minibatch : {&minibatches.actor, &minibatches.critic}) {
+    for (const auto number : kNumbers) {
+      Tensor& tensor = minibatch->*number;
+      if (tensor.defined()) tensor = instead[PlaceOf(tensor, numbers)];
+    }
+  }
+  return minibatches;
+}
+
+MinibatchKey KeyOf(const Minibatches& minibatches, const std::vector<Tensor>& numbers, const StepSettings& settings) {
+  MinibatchKey key{.settings = settings, .frozen = {settings.frozen.begin(), settings.frozen.end()}};
+  key.settings.frozen = {};  // the caller's
+  for (const Minibatch* const minibatch : {&minibatches.actor, &minibatches.critic}) {
+    for (const auto number : kNumbers) {
+      const Tensor& tensor = minibatch->*number;
+      key.places.push_back(tensor.defined() ? static_cast<int64_t>(PlaceOf(tensor, numbers)) : -1);
+    }
+    key.places.push_back(minibatch->width);
+    if (!minibatch->batch_sizes.defined()) continue;
+    const int64_t* const lengths = minibatch->batch_sizes.data_ptr<int64_t>();
+    key.places.insert(key.places.end(), lengths, lengths + minibatch->batch_sizes.size(0));
+  }
+  return key;
+}
+
 }  // namespace
+
+void RunCaptured(const Minibatches& minibatches, const StepSettings& settings, CapturedSteps<MinibatchKey>* steps,
+                 const std::function<void(const Minibatches&)>& work) {
+  const std::vector<Tensor> numbers = NumbersOf(minibatches);
+  steps->Run(numbers, KeyOf(minibatches, numbers, settings),
+             [&](const std::vector<Tensor>& kept) { work(WithNumbers(minibatches, numbers, kept)); });
+}
 
 void EpochMinibatches::Begin(const PreparedBatch& batch, absl::Span<const int32_t> order) {
   batch_ = &batch;

@@ -3,11 +3,14 @@
 #include <cstdint>
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "lib/training/core/epoch_rows.h"
+#include "lib/training/core/network_backend.h"
 #include "lib/training/core/prepared_batch.h"
 #include "lib/training/core/row_uses.h"
+#include "lib/training/torch/captured_steps.h"
 #include <torch/torch.h>
 
 namespace troupe::training {
@@ -30,6 +33,19 @@ struct Minibatch {
 struct Minibatches {
   Minibatch actor, critic;
 };
+
+/// What has to be the same for two minibatches' steps to be the same work (CapturedSteps).
+struct MinibatchKey {
+  std::vector<int64_t> places;         ///< which tensors there are, and which are one; lengths of sequences
+  StepSettings settings;               ///< without `frozen`
+  std::vector<ParameterRange> frozen;  ///< settings.frozen's
+
+  bool operator==(const MinibatchKey& other) const = default;
+};
+
+/// Does `work` of a minibatch as one of `steps`: what it is given stands for the same rows.
+void RunCaptured(const Minibatches& minibatches, const StepSettings& settings, CapturedSteps<MinibatchKey>* steps,
+                 const std::function<void(const Minibatches&)>& work);
 
 /// The minibatches of a batch's epochs (NetworkBackend). Made by a back end; used by one thread at a time.
 class EpochMinibatches {

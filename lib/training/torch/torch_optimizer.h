@@ -17,6 +17,17 @@ struct DeviceNumbers {
   int64_t acting_size = 0;  ///< of the actor, which comes first
 };
 
+/// A block on a device. Plain value.
+struct DeviceBlock {
+  torch::Tensor values, gradients, exp_avg, exp_avg_sq;  ///< [numbers]
+  torch::Tensor steps;                                   ///< scalar float64, steps taken
+};
+
+/// StepBlock (optimizer.h), likewise: `learning_rate` a scalar float64, `norm` a scalar that the gradient is clipped
+/// by.
+void StepBlockOnDevice(const OptimizerOptions& options, const torch::Tensor& learning_rate, const torch::Tensor& norm,
+                       const torch::Tensor& ok, const DeviceBlock& block);
+
 /// StepNetworks (optimizer.h) without ever asking the device for a number: where `ok`, a scalar bool of the device, is
 /// false everything stays as it is, and no step is counted. Norms are scalars before clipping; frozen gradients are
 /// zero. Raises what LibTorch raises.

@@ -1,22 +1,22 @@
 #include <string_view>
 
 #include "lib/training/core/algorithm.h"
-#include "lib/training/torch/torch_loss.h"
+#include "lib/training/torch/torch_parts.h"
 
 namespace troupe::training {
 
 #define TROUPE_ALGORITHM(Name)        \
   const Algorithm& Name##Algorithm(); \
-  const TorchLoss* Name##TorchLoss();
+  TorchParts Name##Torch();
 #include "lib/training/registry.inc"
 #undef TROUPE_ALGORITHM
 
-const TorchLoss* FindTorchLoss(std::string_view name) {
+TorchParts FindTorchParts(std::string_view name) {
 #define TROUPE_ALGORITHM(Name) \
-  if (Name##Algorithm().name() == name) return Name##TorchLoss();
+  if (Name##Algorithm().name() == name) return Name##Torch();
 #include "lib/training/registry.inc"
 #undef TROUPE_ALGORITHM
-  return nullptr;
+  return {};
 }
 
 }  // namespace troupe::training

@@ -1,0 +1,139 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "lib/training/core/algorithm.h"
+#include "lib/training/core/group_trainer.h"
+#include "lib/training/core/optimizer_options.h"
+#include "lib/training/torch/captured_steps.h"
+#include "lib/training/torch/device_memory.h"
+#include "lib/training/torch/torch_member.h"
+#include "lib/training/torch/torch_parameters.h"
+#include <torch/torch.h>
+
+namespace troupe::training {
+
+/// A step of a TorchGroup, as its algorithm sees it. Used during Train.
+class TorchStep {
+ public:
+  /// Those with rows in the batch, ascending.
+  absl::Span<const TorchMember* const> members() const { return members_; }
+  /// What TorchGroup::Inputs made, where the networks compute.
+  const torch::Tensor& input(size_t i) const { return inputs_[i]; }
+  /// TorchGroup::Variant's answer.
+  int64_t variant() const { return variant_; }
+  /// A parameter of TorchGroup::own.
+  torch::Tensor Own(const std::string& name) const { return own_->Find(name); }
+
+  /// Differentiates `loss`, a scalar, by the named sections of parameters alone: roles and learner numbers of every
+  /// member that has them, sections of TorchGroup::own. Clips their gradient by its norm over all of them, and takes a
+  /// step of each one's optimizer. Where loss or norm is not finite nothing changes and the step counts as skipped.
+  /// `learning_rate` is a scalar float64. Returns the norm before clipping, a scalar. At least one section is there.
+  torch::Tensor Minimize(const torch::Tensor& loss, const std::vector<std::string>& sections,
+                         const OptimizerOptions& options, const torch::Tensor& learning_rate);
+  /// A number of the step's report, a scalar, by its tag (docs/metrics.md); at most kMostReports.
+  void Report(std::string_view tag, const torch::Tensor& value);
+
+  static constexpr size_t kMostReports = 30;
+
+ private:
+  friend class TorchGroup;
+
+  std::vector<const TorchMember*> members_;
+  std::vector<TorchParameters*> parameters_;  ///< of members_, then own_
+  TorchParameters* own_ = nullptr;
+  std::vector<torch::Tensor> inputs_;
+  int64_t variant_ = 0;
+  torch::Tensor numbers_;  ///< [2 + kMostReports] float64: steps that were taken, that were skipped, reports
+  std::vector<std::string>* tags_ = nullptr;
+};
+
+/// A target that follows its network: after every `interval`-th update it moves by `share` of the way; 1: it is copied.
+struct TargetRule {
+  std::string role;
+  double share = 1;
+  int64_t interval = 1;
+};
+
+/// A learn group whose loss is over tensors: what an algorithm of LossOver::kTensors derives from. It writes Train, one
+/// step from one batch; this brings rows and parameters to where networks compute, runs users' modules, cores and
+/// images of bytes, steps each section's optimizer, moves targets, captures steps on a CUDA device, and hands
+/// everything back. On the CPU it works on the host's memory. Members and own parameters move and are saved with their
+/// policies and the group. Confined to the update thread.
+///
+/// A step on a CUDA device is captured and done again: Train must not look at a tensor's numbers, and numbers that
+/// change from step to step must be inputs, or follow from the variant.
+class TorchGroup : public GroupTrainer {
+ public:
+  /// `group` with what it needs before the first update. Errors of users' modules are LoadScript's.
+  static absl::StatusOr<std::unique_ptr<GroupTrainer>> Make(std::unique_ptr<TorchGroup> group);
+
+  int64_t MinibatchRows(int64_t rows) const override { return rows; }
+  absl::StatusOr<std::vector<learner::PolicyUpdateReport>> Update(const GroupUpdate& update) final;
+  std::vector<policy::StateBlock> Export() const override;
+  absl::Status Import(const std::vector<policy::StateBlock>& blocks) override;
+
+  /// Steps that a captured one was done again for.
+  int64_t replays_for_testing() const { return steps_.replays_for_testing(); }
+
+ protected:
+  /// `path`: kHost on the CPU; kDevice to test there what a CUDA device does.
+  TorchGroup(absl::Span<const GroupMember> members, const TrainingContext& context);
+  TorchGroup(absl::Span<const GroupMember> members, const TrainingContext& context, TorchPath path);
+
+  /// One step from one batch: losses, and TorchStep::Minimize of each.
+  virtual void Train(TorchStep* step) = 0;
+  /// Numbers that a step reads beside its rows, made on the host: rates and coefficients by schedule, noise, tables of
+  /// joint steps. As many and of the same types each time.
+  virtual std::vector<torch::Tensor> Inputs(const GroupUpdate& /*update*/) { return {}; }
+  /// Which of its kinds update number `update` (from 0) is, where Train does different work by turns.
+  virtual int64_t Variant(int64_t /*update*/) const { return 0; }
+  virtual std::vector<TargetRule> Targets() const { return {}; }
+
+  /// Parameters of the group itself (a mixer), to be made by the constructor; their first numbers as they are then.
+  void SetOwn(FlatParameters own);
+
+ private:
+  /// What has to be the same for two steps to be the same work, beside the shapes of what they read.
+  struct StepKey {
+    std::vector<policy::PolicySlot> members;
+    std::vector<int64_t> lengths;  ///< of packed sequences, by member
+    int64_t variant = 0;
+
+    bool operator==(const StepKey& other) const = default;
+  };
+  struct Member {
+    policy::PolicySlot slot;
+    TorchMember networks;
+    TorchParameters parameters;
+  };
+
+  Member& MemberOf(policy::PolicySlot slot);
+  absl::Status LoadBatch(const GroupUpdate& update);
+  void LoadParameters(const GroupUpdate& update);
+  void RunStep(const GroupUpdate& update);
+  void MoveTargets(int64_t updates);
+  std::vector<learner::PolicyUpdateReport> Finish(const GroupUpdate& update);
+
+  const Device place_;
+  const DeviceMemory memory_;
+  std::vector<std::unique_ptr<Member>> members_;
+  std::unique_ptr<FlatParameters> own_;
+  std::vector<int64_t> own_steps_;
+  std::unique_ptr<TorchParameters> own_on_device_;
+  bool has_scripts_ = false;
+  torch::Tensor numbers_;
+  std::map<int64_t, std::vector<std::string>> tags_;  ///< of reports, by variant
+  int64_t variant_ = 0;                               ///< of the last step
+  std::vector<Member*> at_work_;                      ///< with rows in the batch
+  CapturedSteps<StepKey> steps_;
+  int64_t partly_skipped_ = 0;
+};
+
+}  // namespace troupe::training
