@@ -161,7 +161,8 @@ Json PoliciesJson(const rpc::RunStatus& status) {
                         {"rows_trained", policy.rows.trained},
                         {"rows_dropped", policy.rows.dropped},
                         {"rows_aged", policy.rows.aged},
-                        {"rows_waited", policy.rows.waited}});
+                        {"rows_waited", policy.rows.waited},
+                        {"exploration", policy.exploration}});
   }
   return policies;
 }

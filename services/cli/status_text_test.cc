@@ -101,12 +101,15 @@ TEST(StatusTextTest, ALineOfProgressSpeaksOfPoliciesLikewise) {
 TEST(StatusTextTest, ProgramsGetReturnsByPolicy) {
   rpc::RunStatus status = Rivals();
   status.learner.progress.rewards_differ = true;
+  status.policies[0].exploration = {{"epsilon", 0.5}};
   const nlohmann::ordered_json json = StatusJson(status);
   EXPECT_EQ(json["rewards_differ"], true);
   EXPECT_EQ(json["policies"][0]["return_mean"], -3);
   EXPECT_EQ(json["policies"][0]["return_min"], -5);
   EXPECT_EQ(json["policies"][0]["return_max"], -2);
   EXPECT_TRUE(json["policies"][2]["return_mean"].is_null());
+  EXPECT_EQ(json["policies"][0]["exploration"], nlohmann::ordered_json({{"epsilon", 0.5}}));
+  EXPECT_EQ(json["policies"][1]["exploration"], nlohmann::ordered_json::object());
 }
 
 TEST(StatusTextTest, DroppedRowsAreToldByCauseAndPolicy) {

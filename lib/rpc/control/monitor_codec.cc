@@ -119,6 +119,11 @@ void FillPolicy(const PolicyStatus& policy, v1::PolicyStatus* out) {
   out->set_return_min(policy.return_min);
   out->set_return_max(policy.return_max);
   FillRows(policy.rows, out->mutable_rows());
+  for (const auto& [name, value] : policy.exploration) {
+    v1::ExplorationScalar* const scalar = out->add_exploration();
+    scalar->set_name(name);
+    scalar->set_value(value);
+  }
 }
 
 PolicyStatus PolicyOf(const v1::PolicyStatus& told) {
@@ -131,6 +136,7 @@ PolicyStatus PolicyOf(const v1::PolicyStatus& told) {
   policy.return_min = told.return_min();
   policy.return_max = told.return_max();
   policy.rows = RowsOf(told.rows());
+  for (const v1::ExplorationScalar& scalar : told.exploration()) policy.exploration[scalar.name()] = scalar.value();
   return policy;
 }
 

@@ -60,6 +60,7 @@ RunStatus Everything() {
   policy.rows.accepted = 30;
   policy.rows.dropped = 12;
   policy.rows.aged = 11;
+  policy.exploration = {{"epsilon", 0.25}};
   status.door = {{"connections closed: no place", 3}, {"calls refused: too many on one connection", 4}};
   return status;
 }
@@ -72,6 +73,7 @@ TEST(MonitorCodecTest, AStatusComesAsItWasSent) {
   const RunStatus status = FromProto(sent);
   EXPECT_EQ(status.learner.progress.rows.aged, 7);
   EXPECT_EQ(status.policies[0].rows.aged, 11);
+  EXPECT_EQ(status.policies[0].exploration, Everything().policies[0].exploration);
   EXPECT_FALSE(status.learner.progress.return_sum.has_value());
   EXPECT_EQ(status.learner.progress.return_mean, 0.1);
   EXPECT_EQ(status.learner.progress.rows.trained, 11);

@@ -19,6 +19,7 @@ using google::protobuf::Reflection;
 constexpr std::string_view kOpenTexts[] = {
     "troupe.v1.StatusReply.build_version", "troupe.v1.StatusReply.run_name",   "troupe.v1.StatusReply.state",
     "troupe.v1.StatusReply.degraded",      "troupe.v1.PolicyStatus.policy_id", "troupe.v1.GroupRows.group_id",
+    "troupe.v1.ExplorationScalar.name",
 };
 
 void DropTexts(Message* message) {

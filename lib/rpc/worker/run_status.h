@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,8 @@ struct PolicyStatus {
   double return_min = 0;
   double return_max = 0;
   learner::RowCounters rows;  ///< in this learner epoch
+  /// What it explores with, as of its last update (policy::WeightSnapshot::exploration).
+  std::map<std::string, double, std::less<>> exploration = {};
 };
 
 /// Everything that Monitor.Status tells. Made by LearnerBinding, which fills in what the learner knows, and completed

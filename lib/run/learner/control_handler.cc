@@ -1,8 +1,15 @@
 #include "lib/run/learner/control_handler.h"
 
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "lib/base/log.h"
 #include "troupe_version.h"
 
@@ -11,6 +18,19 @@ namespace {
 
 absl::Status Ending() {
   return absl::UnavailableError("the learner is ending and writes its last checkpoint by itself");
+}
+
+std::map<std::string, double, std::less<>> ExplorationOf(policy::PolicySlot slot,
+                                                         const std::vector<learner::PolicyUpdateReport>& reports) {
+  std::map<std::string, double, std::less<>> exploration;
+  for (const learner::PolicyUpdateReport& report : reports) {
+    if (report.policy != slot) continue;
+    for (const auto& [tag, value] : report.metrics) {
+      absl::string_view name = tag;
+      if (absl::ConsumePrefix(&name, learner::kExplorationTag)) exploration[std::string(name)] = value;
+    }
+  }
+  return exploration;
 }
 
 }  // namespace
@@ -37,7 +57,9 @@ rpc::RunStatus ControlHandler::GetStatus(const base::Caller& /*caller*/) {
     if (status.learner.policy_rows.Contains(slot)) policy.rows = status.learner.policy_rows[slot];
     // Since the last update the slot may have got another policy.
     const policy::PolicyEntry* const then = progress.table == nullptr ? nullptr : progress.table->Find(slot);
-    if (then == nullptr || then->since != entry->since || !progress.window.policies.Contains(slot)) continue;
+    if (then == nullptr || then->since != entry->since) continue;
+    if (progress.policies != nullptr) policy.exploration = ExplorationOf(slot, *progress.policies);
+    if (!progress.window.policies.Contains(slot)) continue;
     const learner::Spread& returns = progress.window.policies[slot];
     if (returns.empty()) continue;
     policy.return_count = returns.count;
