@@ -147,8 +147,8 @@ TEST(RunConfigTest, OutOfRangeSaysTheRange) {
       "env_steps}); the default is 0.2");
   EXPECT_EQ(ErrorOf("algorithm: {train_batch_size: 0}"),
             "run.yaml:1:31: algorithm.train_batch_size: got 0, expected an integer >= 1; the default is 4000");
-  EXPECT_EQ(ErrorOf("algorithm: {max_policy_lag: 2}"),
-            "run.yaml:1:29: algorithm.max_policy_lag: got 2, expected an integer in [0, 1]; the default is 0");
+  EXPECT_EQ(ErrorOf("algorithm: {max_policy_lag: 101}"),
+            "run.yaml:1:29: algorithm.max_policy_lag: got 101, expected an integer in [0, 100]; the default is 0");
   EXPECT_EQ(ErrorOf("num_workers: 99999999999999999999"),
             "run.yaml:1:14: num_workers: got 99999999999999999999, expected an integer in [0, 1024]; the default is 2");
   EXPECT_EQ(
