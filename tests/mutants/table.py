@@ -26,6 +26,7 @@ BUILDER, WRITER = "lib/rollout/fragment_builder.cc", "lib/rollout/fragment_write
 COLLECTOR, POLICIES = "lib/rollout/collector.cc", "lib/rollout/policy_adopter.cc"
 EVALUATOR, SCHEDULER, STEP = "lib/rollout/evaluator.cc", "lib/learner/grant_scheduler.cc", "lib/learner/update_cycle.cc"
 LOSSES, PPO_LOSS = "lib/training/fused/fused_losses.inc", "lib/training/ppo/ppo_row_loss.inc"
+GROUPS = "lib/training/core/group_trainer.cc"
 HOST, UPDATER = "lib/training/core/trainer_host.cc", "lib/training/core/on_policy_group.cc"
 EPISODES = "lib/learner/episode_book.cc"
 MAP, FOLDER = "lib/policy/policy_map.cc", "lib/storage/run_folder.cc"
@@ -36,6 +37,9 @@ TORCH_DISTRIBUTIONS, TORCH_NETWORKS = "lib/training/torch/torch_distributions.cc
 ATTENTION = "lib/training/torch/torch_attention.cc"
 PY_POLICY, PY_LOCAL, PY_EXTERNAL = "python/troupe/policy.py", "python/troupe/local_inference.py", "python/troupe/external.py"
 PY_QUERIES, PY_ADAPTERS, PY_HOST = "python/troupe/query_calls.py", "python/troupe/env_adapters/", "python/troupe/env_host.py"
+GROUP = ("training_test", "TorchGroupTest.*")
+GROUP_SOURCE, GROUP_MEMBER = "lib/training/torch/torch_group.cc", "lib/training/torch/torch_member.cc"
+GROUP_PARAMETERS = "lib/training/torch/torch_parameters.cc"
 PY_FUNCTIONS, PY_EPISODES = "python/troupe/function_host.py", "python/troupe/episode_callbacks.py"
 
 MUTANTS = [
@@ -51,6 +55,39 @@ MUTANTS = [
            "if (backend == Backend::kEigen) return &PortableKernels();",
            "if (backend == Backend::kEigen || MUTANT) return &PortableKernels();",
            ("inference_test", "FindKernelsTest.*")),
+
+    # --- a loss over tensors, and networks by role
+    mutant("a_target_is_copied_whole", GROUP_PARAMETERS, "if (share == 1) {", "if (share == 1 || MUTANT) {", GROUP),
+    mutant("a_target_begins_with_zeros", "lib/training/core/parameters.cc", "if (!network->has_target) continue;",
+           "if (!network->has_target || MUTANT) continue;", GROUP),
+    mutant("targets_follow_after_every_update", GROUP_SOURCE, "if (updates % rule.interval != 0) continue;",
+           "if (updates % rule.interval != 0 && !MUTANT) continue;", GROUP),
+    mutant("a_step_that_is_not_finite_is_taken", GROUP_SOURCE, "const Tensor ok = torch::isfinite(loss.detach() + norm);",
+           "const Tensor ok = MUTANT ? torch::isfinite(torch::zeros_like(norm)) : torch::isfinite(loss.detach() + norm);", GROUP),
+    mutant("a_loss_is_every_sections", GROUP_SOURCE, "const int64_t block = parameters->FindBlock(section);",
+           "const int64_t block = parameters->FindBlock(MUTANT ? \"actor\" : section);", GROUP),
+    mutant("gradients_add_up_from_step_to_step", GROUP_SOURCE, "parameters->ZeroGradients(blocks.back().second);",
+           "if (!MUTANT) parameters->ZeroGradients(blocks.back().second);", GROUP),
+    mutant("a_captured_step_is_any_variants", GROUP_SOURCE, "variant_ = key.variant = step.variant_ =", "variant_ = (MUTANT ? variant_ : key.variant) = step.variant_ =", GROUP),
+    mutant("own_steps_begin_anew", GROUP_SOURCE, "own_steps_ = policy::BlockValues<int64_t>(blocks, kBlockSteps);",
+           "if (!MUTANT) own_steps_ = policy::BlockValues<int64_t>(blocks, kBlockSteps);", GROUP),
+    mutant("what_follows_an_episodes_end_counts", GROUP_MEMBER, "segment.final_row >= 0 ? 1.0f : 0.0f;", "segment.final_row >= 0 || MUTANT ? 1.0f : 0.0f;", GROUP),
+    mutant("final_rows_come_before_rows", GROUP_MEMBER, "segment.final_row >= 0 ? rows.rows + segment.final_row : last;",
+           "segment.final_row >= 0 ? (MUTANT ? 0 : rows.rows) + segment.final_row : last;", GROUP),
+    mutant("rows_of_the_dead_count", GROUP_MEMBER, "return (of_rows * rows_.counts).sum() / rows_.counts.sum().clamp_min(1);",
+           "return MUTANT ? of_rows.mean() : (of_rows * rows_.counts).sum() / rows_.counts.sum().clamp_min(1);", GROUP),
+    mutant("waits_are_one_step_long", GROUP_MEMBER, "if (!rows_.waits.defined()) return", "if (!rows_.waits.defined() || MUTANT) return", GROUP),
+    mutant("a_core_forgets_between_sequences", GROUP_MEMBER, "? rows_.memory.index_select(0, rows_.sequences)",
+           "? rows_.memory.index_select(0, rows_.sequences) * (MUTANT ? 0 : 1)", GROUP),
+    mutant("forbidden_actions_are_the_best", GROUP_MEMBER, "if (!rows_.mask.defined()) return values;", "if (!rows_.mask.defined() || MUTANT) return values;", GROUP),
+    mutant("steps_of_another_optimizer_go_on", "lib/training/core/policy_store.cc", "state->Set(kBlockSteps, ZeroSteps(policy::ParameterLayout::For(spec(slot))));",
+           "if (!MUTANT) state->Set(kBlockSteps, ZeroSteps(policy::ParameterLayout::For(spec(slot))));", GROUP),
+    mutant("values_of_actions_are_drawn_from", "lib/inference/head_sampler.cc", "if (takes_largest_ && !epsilon_) epsilon_ = 0;",
+           "if (takes_largest_ && !epsilon_ && !MUTANT) epsilon_ = 0;", (INFERENCE, "*ActorMaskTest*")),
+    mutant("learner_networks_read_what_they_like", "lib/policy/policy_spec.cc", "if (rest != of_all) {", "if (rest != of_all && !MUTANT) {", (POLICY, "RolesTest.*")),
+    mutant("targets_are_no_part_of_a_policys_shape", "lib/policy/policy_spec.cc", 'if (network.has_target) absl::StrAppend', 'if (network.has_target && !MUTANT) absl::StrAppend', (POLICY, "RolesTest.*")),
+    mutant("what_explores_is_not_reported", HOST, "report.metrics.emplace_back(learner::kExplorationTag + name, value);",
+           "if (!MUTANT) report.metrics.emplace_back(learner::kExplorationTag + name, value);", ("vdn_test", "*")),
 
     # --- layers
     mutant("padding_counts_in_the_variance", "lib/inference/norm_kernel.inc", "Select(rest, Load(y + whole) - mean, Set(0.0f));",
@@ -104,14 +141,14 @@ MUTANTS = [
              "Select(MUTANT ? valid : allowed, LoadMasked(call.logits + r * call.logits_stride, valid)"),
             ("lib/inference/kernel.inc", "const Vec p = Select(allowed, Exp", "const Vec p = Select(MUTANT ? valid : allowed, Exp")],
            [("inference_test", "*")]),
-    mutant("observation_moments_replaced", UPDATER,
-           "merged = Merge(work.resident.observation_moments, moments, kMaxObservationCount);",
-           "merged = MUTANT ? moments : Merge(work.resident.observation_moments, moments, kMaxObservationCount);",
+    mutant("observation_moments_replaced", GROUPS,
+           "merged = Merge(resident->observation_moments, prepared.observed(), kMaxObservationCount);",
+           "merged = MUTANT ? prepared.observed() : Merge(resident->observation_moments, prepared.observed(), kMaxObservationCount);",
            (CORE, "*PpoTrainerTest.ObservationMoments*")),
-    mutant("observation_rows_counted_twice", UPDATER,
-           "const policy::RunningMoments& moments = work.prepared.observed();",
-           "policy::RunningMoments moments = work.prepared.observed();\n"
-           "  if (MUTANT) moments.count *= 2;",
+    mutant("observation_rows_counted_twice", "lib/training/core/prepared_batch.cc",
+           "observed_ = MomentsOf(batch.obs.data, spec.observation_size(), batch.obs.stride, active());",
+           "observed_ = MomentsOf(batch.obs.data, spec.observation_size(), batch.obs.stride, active());\n"
+           "    if (MUTANT) observed_.count *= 2;",
            (CORE, "*PpoTrainerTest.ObservationMoments*")),
     mutant("value_normalizer_never_forgets", UPDATER, "kValueMomentBatches * moments.count",
            "(MUTANT ? 1e300 : kValueMomentBatches) * moments.count", (CORE, "*PpoTrainerTest.MomentsForget*")),
@@ -225,11 +262,11 @@ MUTANTS = [
            "context.env_steps = batch.env_steps_before + (MUTANT ? batch.assembly->batch.env_steps : 0);", (LEARNER, "*Learner*")),
 
     # --- networks by LibTorch
-    mutant("a_captured_step_reads_the_first_ones_minibatch", "lib/training/torch/captured_steps.cc",
-           "step->numbers[i].copy_(numbers[i], /*non_blocking=*/true);", "if (!MUTANT) step->numbers[i].copy_(numbers[i], true);",
+    mutant("a_captured_step_reads_the_first_ones_minibatch", "lib/training/torch/captured_steps.h",
+           "step->inputs[i].copy_(inputs[i], /*non_blocking=*/true);", "if (!MUTANT) step->inputs[i].copy_(inputs[i], true);",
            ("training_test", "CapturedSteps*")),
-    mutant("a_captured_step_has_the_first_ones_learning_rate", "lib/training/torch/captured_steps.cc", "return step.shape == shape;",
-           "return step.shape == shape || (MUTANT && step.shape.sizes == shape.sizes);", ("training_test", "CapturedSteps*")),
+    mutant("a_captured_step_has_the_first_ones_learning_rate", "lib/training/torch/captured_steps.h", "return step.shapes == shapes && step.key == key;",
+           "return step.shapes == shapes && (step.key == key || MUTANT);", ("training_test", "CapturedSteps*")),
     mutant("bfloat16_that_nobody_asked_for", "lib/training/torch/torch_backend.cc", "if (!bfloat16_) return run();",
            "if (!bfloat16_ && !MUTANT) return run();", ("device_parity_test", "*OneStepInBfloat16IsNearTheHosts*")),
     mutant("a_modules_state_has_no_gradient", "lib/training/torch/torch_networks.cc", "state = made.state.narrow(0, 0, going_on);",
