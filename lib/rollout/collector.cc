@@ -110,15 +110,15 @@ absl::Status Collector::PrepareLanes(const sample::Grant& grant) {
     }
     TROUPE_ASSIGN_OR_RETURN(Lane * lane, FindLane(order.env_id));
     if (order.fresh || !lane->known) {
-      lane->in_episode = false;
+      lane->episode.running = false;
       lane->next_episode = order.next_episode;
       lane->known = true;
     } else {
       // Never an ordinal twice, whoever counted further.
       lane->next_episode = std::max(lane->next_episode, order.next_episode);
     }
-    lane->steps_wanted = order.env_steps;
-    lane->steps_taken = 0;
+    lane->grant.steps_wanted = order.env_steps;
+    lane->grant.steps_taken = 0;
     if (order.env_steps > 0) granted_.push_back(lane);
   }
   return absl::OkStatus();
@@ -129,7 +129,7 @@ absl::Status Collector::AdoptTable(const sample::Grant& grant, WeightSource& wei
   if (!changed) return absl::OkStatus();
   TROUPE_RETURN_IF_ERROR(CheckRoundFits(builder_.schema(), config_.options.max_fragment_bytes));
   for (auto& [env_id, lane] : lanes_) {
-    if (lane->in_episode) adopter_.LookAhead(*lane, weights);
+    if (lane->episode.running) adopter_.LookAhead(*lane, weights);
   }
   return absl::OkStatus();
 }
@@ -176,7 +176,7 @@ absl::Status Collector::EndRun(const absl::Status& status) {
   // A fragment that was not finished is lost, and with it the episodes that it was part of.
   if (builder_.begun()) {
     builder_.Abandon();
-    for (Lane* lane : granted_) lane->in_episode = lane->in_episode && lane->episode_index < 0;
+    for (Lane* lane : granted_) lane->episode.running = lane->episode.running && lane->fragment.episode_index < 0;
   }
   return status;
 }
@@ -185,7 +185,9 @@ absl::Status Collector::RunLanes(const sample::Grant& grant, absl::Span<Lane* co
                                  WeightSource& weights, SampleSink& sink) {
   active_.assign(lanes.begin(), lanes.end());
   elsewhere_ = !active_.empty() && active_[0]->env->runs_elsewhere();
-  for (size_t i = 0; i < active_.size(); ++i) active_[i]->group = elsewhere_ && i >= (active_.size() + 1) / 2 ? 1 : 0;
+  for (size_t i = 0; i < active_.size(); ++i) {
+    active_[i]->grant.group = elsewhere_ && i >= (active_.size() + 1) / 2 ? 1 : 0;
+  }
   ready_ = active_;
   builder_.Begin(grant, adopter_.versions(), active_);
   int64_t rounds = 0;  // in the fragment
@@ -196,7 +198,8 @@ absl::Status Collector::RunLanes(const sample::Grant& grant, absl::Span<Lane* co
     if (absl::IsCancelled(at_hand)) {
       // Lanes are cut in the reverse order of their last calls: those that just began were called after the others, in
       // an order of their own where some began again.
-      std::stable_sort(ready_.begin(), ready_.end(), [](const Lane* a, const Lane* b) { return a->began < b->began; });
+      std::stable_sort(ready_.begin(), ready_.end(),
+                       [](const Lane* a, const Lane* b) { return a->episode.began < b->episode.began; });
       TROUPE_RETURN_IF_ERROR(Drain(grant));
       TROUPE_RETURN_IF_ERROR(Submit(/*last_of_grant=*/false, sink));
     }
@@ -207,7 +210,8 @@ absl::Status Collector::RunLanes(const sample::Grant& grant, absl::Span<Lane* co
     StartSteps();
     ready_.clear();
     const auto steps = [this](int group) {
-      return std::any_of(active_.begin(), active_.end(), [group](const Lane* lane) { return lane->group == group; });
+      return std::any_of(active_.begin(), active_.end(),
+                         [group](const Lane* lane) { return lane->grant.group == group; });
     };
     if (!steps(next)) next = 1 - next;
     // Between two rounds all lanes have taken as many steps, but for those in flight, which are about to.
@@ -234,10 +238,10 @@ absl::Status Collector::RunLanes(const sample::Grant& grant, absl::Span<Lane* co
 void Collector::StartSteps() {
   if (!elsewhere_) return;
   for (Lane* lane : ready_) {
-    if (!lane->act_status.ok()) continue;
+    if (!lane->call.act_status.ok()) continue;
     GatherActions(*lane);
-    lane->start_status = lane->env->StartStep(lane->actions);
-    lane->in_flight = true;
+    lane->call.start_status = lane->env->StartStep(lane->actions.rows);
+    lane->call.in_flight = true;
   }
 }
 
@@ -245,11 +249,11 @@ absl::Status Collector::StepGroup(const sample::Grant& grant, int group) {
   size_t kept = 0;
   for (size_t i = 0; i < active_.size(); ++i) {
     Lane* const lane = active_[i];
-    if (lane->group == group) {
+    if (lane->grant.group == group) {
       TROUPE_ASSIGN_OR_RETURN(const bool stepped, StepLane(*lane));
-      if (stepped) ++lane->steps_taken;
-      if (lane->steps_taken >= lane->steps_wanted && !(grant.complete_episodes && lane->in_episode)) {
-        if (lane->in_episode) builder_.CutLane(*lane);
+      if (stepped) ++lane->grant.steps_taken;
+      if (lane->grant.steps_taken >= lane->grant.steps_wanted && !(grant.complete_episodes && lane->episode.running)) {
+        if (lane->episode.running) builder_.CutLane(*lane);
         continue;
       }
       ready_.push_back(lane);
@@ -262,8 +266,9 @@ absl::Status Collector::StepGroup(const sample::Grant& grant, int group) {
 
 absl::Status Collector::Drain(const sample::Grant& grant) {
   for (const int group : {0, 1}) {
-    const bool in_flight = std::any_of(active_.begin(), active_.end(),
-                                       [group](const Lane* lane) { return lane->group == group && lane->in_flight; });
+    const bool in_flight = std::any_of(active_.begin(), active_.end(), [group](const Lane* lane) {
+      return lane->grant.group == group && lane->call.in_flight;
+    });
     if (in_flight) TROUPE_RETURN_IF_ERROR(StepGroup(grant, group));
   }
   return absl::OkStatus();
@@ -272,10 +277,10 @@ absl::Status Collector::Drain(const sample::Grant& grant) {
 void Collector::AbandonCalls() {
   std::unique_ptr<env::SlotBuffers> nowhere;
   for (Lane* lane : granted_) {
-    lane->act_status = absl::OkStatus();
-    if (!std::exchange(lane->in_flight, false)) continue;
-    lane->in_episode = false;
-    if (!lane->start_status.ok()) continue;
+    lane->call.act_status = absl::OkStatus();
+    if (!std::exchange(lane->call.in_flight, false)) continue;
+    lane->episode.running = false;
+    if (!lane->call.start_status.ok()) continue;
     if (nowhere == nullptr) nowhere = std::make_unique<env::SlotBuffers>(config_.env_spec, 1);
     const absl::Status status = lane->env->Finish(nowhere->BeginStep(0));
     // A world outside that has not answered is in order.
@@ -288,7 +293,7 @@ bool Collector::FragmentFull(int64_t rounds) const {
   if (options.max_fragment_env_steps > 0 && rounds >= options.max_fragment_env_steps) return true;
   // Lanes in flight may bring a round before the next look, besides the one that all take.
   const auto in_flight =
-      std::count_if(active_.begin(), active_.end(), [](const Lane* lane) { return lane->in_flight; });
+      std::count_if(active_.begin(), active_.end(), [](const Lane* lane) { return lane->call.in_flight; });
   const int64_t next_round = static_cast<int64_t>(active_.size()) + in_flight;
   return builder_.BytesIfCut() + next_round * builder_.RoundBytesBound() > options.max_fragment_bytes ||
          builder_.IndexedAfterRound(next_round) > sample::kMaxIndexed;
@@ -296,7 +301,7 @@ bool Collector::FragmentFull(int64_t rounds) const {
 
 absl::Status Collector::Submit(bool last_of_grant, SampleSink& sink) {
   for (auto lane = ready_.rbegin(); lane != ready_.rend(); ++lane) {
-    if ((*lane)->in_episode) builder_.CutLane(**lane);
+    if ((*lane)->episode.running) builder_.CutLane(**lane);
   }
   stats_.env_steps += builder_.env_steps();
   sample::MultiAgentBatchPtr fragment = builder_.Finish(last_of_grant, OldestRevision());
@@ -313,7 +318,7 @@ absl::Status Collector::Submit(bool last_of_grant, SampleSink& sink) {
 int64_t Collector::OldestRevision() const {
   int64_t oldest = builder_.revision();
   for (const auto& [env_id, lane] : lanes_) {
-    if (lane->in_episode) oldest = std::min(oldest, lane->revision);
+    if (lane->episode.running) oldest = std::min(oldest, lane->episode.revision);
   }
   return oldest;
 }
@@ -340,7 +345,7 @@ bool Collector::FailsFromTheStart() const {
 }
 
 void Collector::NoteCall(Lane& lane) {
-  if (!lane.in_episode) {
+  if (!lane.episode.running) {
     outcomes_.Add(/*failed=*/false);
     ended_well_ = true;
     if (tells_envs_) lane.env->NoteEnd();
@@ -375,7 +380,7 @@ absl::Status Collector::CountError(Lane& lane, const absl::Status& status) {
                                            " episodes failed, the last: ", std::string(status.message())));
   }
   if (++lane.consecutive_errors < kMaxConsecutiveErrors) {
-    TROUPE_DEBUG("environment failed env={} episode={} error={}", lane.env_id.value(), lane.episode,
+    TROUPE_DEBUG("environment failed env={} episode={} error={}", lane.env_id.value(), lane.episode.ordinal,
                  base::LogSafe(status.ToString(), kMaxErrorChars));
     return absl::OkStatus();
   }
@@ -387,8 +392,8 @@ absl::Status Collector::CountError(Lane& lane, const absl::Status& status) {
 absl::Status Collector::StartEpisodes(WeightSource& weights) {
   starting_.clear();
   for (Lane* lane : ready_) {
-    lane->began = 0;
-    if (!lane->in_episode) starting_.push_back(lane);
+    lane->episode.began = 0;
+    if (!lane->episode.running) starting_.push_back(lane);
   }
   if (starting_.empty()) return absl::OkStatus();
   int64_t began = 0;
@@ -399,17 +404,17 @@ absl::Status Collector::StartEpisodes(WeightSource& weights) {
     for (Lane* lane : starting_) {
       if (!elsewhere_) break;
       builder_.StartEpisode(*lane);
-      lane->start_status = lane->env->StartReset({config_.options.seed, lane->env_id, lane->episode});
-      lane->in_flight = true;
+      lane->call.start_status = lane->env->StartReset({config_.options.seed, lane->env_id, lane->episode.ordinal});
+      lane->call.in_flight = true;
     }
     size_t left = 0;
     for (Lane* lane : starting_) {
       TROUPE_RETURN_IF_ERROR(StartEpisode(*lane));
-      if (!lane->in_episode) {
+      if (!lane->episode.running) {
         starting_[left++] = lane;
         continue;
       }
-      lane->began = ++began;
+      lane->episode.began = ++began;
       adopter_.LookAhead(*lane, weights);
     }
     starting_.resize(left);
@@ -419,14 +424,14 @@ absl::Status Collector::StartEpisodes(WeightSource& weights) {
 }
 
 absl::Status Collector::StartEpisode(Lane& lane) {
-  const bool started = std::exchange(lane.in_flight, false);
+  const bool started = std::exchange(lane.call.in_flight, false);
   if (!started) builder_.StartEpisode(lane);
   env::StepWriter& writer = builder_.BeginCall(lane, /*is_step=*/false);
   absl::Status status;
   if (started) {
-    status = lane.start_status.ok() ? lane.env->Finish(writer) : lane.start_status;
+    status = lane.call.start_status.ok() ? lane.env->Finish(writer) : lane.call.start_status;
   } else {
-    status = lane.env->Reset({config_.options.seed, lane.env_id, lane.episode}, writer);
+    status = lane.env->Reset({config_.options.seed, lane.env_id, lane.episode.ordinal}, writer);
   }
   if (status.ok()) status = builder_.FinishCall(lane);
   if (status.ok()) {
@@ -461,7 +466,7 @@ void Collector::FailToAct(size_t place, const absl::Status& status) {
   for (Lane* lane : ready_) {
     const bool plays = std::any_of(lane->agents.begin(), lane->agents.end(),
                                    [slot](const AgentState& agent) { return agent.acts && agent.policy == slot; });
-    if (plays) lane->act_status = status;
+    if (plays) lane->call.act_status = status;
   }
 }
 
@@ -479,30 +484,30 @@ void Collector::GatherActions(Lane& lane) {
   NoteDecisions(lane);
   for (size_t slot = 0; slot < lane.agents.size(); ++slot) {
     const AgentState& agent = lane.agents[slot];
-    lane.actions[slot] = nullptr;
+    lane.actions.rows[slot] = nullptr;
     if (!agent.acts) continue;
-    space::ActionWord* const bounded = &lane.bounded_actions[slot * action_words_];
+    space::ActionWord* const bounded = &lane.actions.bounded[slot * action_words_];
     const space::ActionWord* action = builder_.ActionOf(agent, bounded);
     const ResidentActor& actor = adopter_.ActorOf(agent.policy);
     if (!actor.bounds.identity()) {
       actor.bounds.Apply(absl::MakeConstSpan(action, actor.action_words), absl::MakeSpan(bounded, actor.action_words));
       action = bounded;
     }
-    lane.actions[slot] = action;
+    lane.actions.rows[slot] = action;
   }
 }
 
 absl::StatusOr<bool> Collector::StepLane(Lane& lane) {
   absl::Status status;
-  if (std::exchange(lane.in_flight, false)) {
+  if (std::exchange(lane.call.in_flight, false)) {
     env::StepWriter& writer = builder_.BeginCall(lane, /*is_step=*/true);
-    status = lane.start_status.ok() ? lane.env->Finish(writer) : lane.start_status;
+    status = lane.call.start_status.ok() ? lane.env->Finish(writer) : lane.call.start_status;
   } else {
     env::StepWriter& writer = builder_.BeginCall(lane, /*is_step=*/true);
-    status = std::exchange(lane.act_status, absl::OkStatus());
+    status = std::exchange(lane.call.act_status, absl::OkStatus());
     if (status.ok()) {
       GatherActions(lane);
-      status = lane.env->Step(lane.actions, writer);
+      status = lane.env->Step(lane.actions.rows, writer);
     }
   }
   if (status.ok()) status = builder_.FinishCall(lane);

@@ -190,7 +190,7 @@ class Collector {
   uint64_t rounds_ = 0;
   int64_t outside_left_ = 0;  ///< steps of the grant in progress that were not taken yet; of worlds outside
 
-  size_t action_words_ = 0;  // most of any agent: the stride of Lane::bounded_actions
+  size_t action_words_ = 0;  // most of any agent: the stride of LaneActions::bounded
   RolloutStats stats_;
   sample::EpisodeOutcomes outcomes_;
   IncidentLog incidents_;

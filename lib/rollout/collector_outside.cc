@@ -23,9 +23,9 @@ constexpr absl::Duration kPatience = absl::Milliseconds(200);
 
 void Collector::DropOutside(Lane& lane, const absl::Status& reason) {
   config_.outside->Drop(lane.env_id, reason);
-  lane.in_episode = false;
-  lane.is_slow = false;
-  if (!std::exchange(lane.in_flight, false) || !lane.start_status.ok()) return;
+  lane.episode.running = false;
+  lane.call.is_slow = false;
+  if (!std::exchange(lane.call.in_flight, false) || !lane.call.start_status.ok()) return;
   env::SlotBuffers nowhere(config_.env_spec, 1);
   lane.env->Finish(nowhere.BeginStep(0)).IgnoreError();  // it has no episode any more
 }
@@ -35,15 +35,15 @@ void Collector::TellItIsOver(const Lane& lane) {
 }
 
 int64_t Collector::StepsLeft() const {
-  const auto awaited =
-      std::count_if(active_.begin(), active_.end(), [](const Lane* lane) { return lane->in_flight && !lane->is_slow; });
+  const auto awaited = std::count_if(active_.begin(), active_.end(),
+                                     [](const Lane* lane) { return lane->call.in_flight && !lane->call.is_slow; });
   return outside_left_ - awaited - static_cast<int64_t>(ready_.size());
 }
 
 bool Collector::OutsideIsDone(const sample::Grant& grant) const {
   if (outside_left_ > 0) return false;
   return !grant.complete_episodes ||
-         std::none_of(active_.begin(), active_.end(), [](const Lane* lane) { return lane->in_episode; });
+         std::none_of(active_.begin(), active_.end(), [](const Lane* lane) { return lane->episode.running; });
 }
 
 void Collector::BeginOutside(const sample::Grant& grant) {
@@ -52,15 +52,15 @@ void Collector::BeginOutside(const sample::Grant& grant) {
   int64_t left = outside_left_;
   for (Lane* lane : granted_) {
     // Whoever gave an episode up has not told its client.
-    if (!lane->in_episode) DropOutside(*lane, absl::AbortedError("the worker gave the episode up; begin another"));
-    if (lane->in_flight && !lane->is_slow) --left;
+    if (!lane->episode.running) DropOutside(*lane, absl::AbortedError("the worker gave the episode up; begin another"));
+    if (lane->call.in_flight && !lane->call.is_slow) --left;
   }
   for (Lane* lane : granted_) {
-    const bool is_ready = lane->in_episode && !lane->in_flight;
+    const bool is_ready = lane->episode.running && !lane->call.in_flight;
     // One for which no step is left sits this fragment out, as it is.
     if (is_ready && left <= 0 && !grant.complete_episodes) continue;
     active_.push_back(lane);
-    lane->fragment_steps = 0;
+    lane->fragment.steps = 0;
     if (!is_ready) continue;
     ready_.push_back(lane);
     --left;
@@ -70,14 +70,15 @@ void Collector::BeginOutside(const sample::Grant& grant) {
 
 absl::Status Collector::StartOutside(WeightSource& weights) {
   for (Lane* lane : active_) {
-    if (lane->in_episode || lane->in_flight || lane->episodes_begun > lane->steps_wanted) continue;
+    if (lane->episode.running || lane->call.in_flight || lane->grant.episodes_begun > lane->grant.steps_wanted)
+      continue;
     if (StepsLeft() <= 0 || !config_.outside->HasEpisode()) break;
-    ++lane->episodes_begun;
+    ++lane->grant.episodes_begun;
     builder_.StartEpisode(*lane);
-    lane->start_status = lane->env->StartReset({config_.options.seed, lane->env_id, lane->episode});
-    lane->in_flight = true;
+    lane->call.start_status = lane->env->StartReset({config_.options.seed, lane->env_id, lane->episode.ordinal});
+    lane->call.in_flight = true;
     TROUPE_RETURN_IF_ERROR(StartEpisode(*lane));
-    if (!lane->in_episode) {
+    if (!lane->episode.running) {
       TellItIsOver(*lane);
       continue;
     }
@@ -116,8 +117,8 @@ void Collector::TakeLoggedActions() {
 
 void Collector::SendActions() {
   for (Lane* lane : ready_) {
-    if (!lane->act_status.ok()) {
-      lane->start_status = std::exchange(lane->act_status, absl::OkStatus());
+    if (!lane->call.act_status.ok()) {
+      lane->call.start_status = std::exchange(lane->call.act_status, absl::OkStatus());
       // Why is this side's own affair: the text may be that of a user's program.
       config_.outside->Drop(lane->env_id, absl::AbortedError("a policy could not act, the worker's log says why"));
     } else {
@@ -127,9 +128,9 @@ void Collector::SendActions() {
         config_.outside->SetLogp(lane->env_id, base::AgentSlot(static_cast<int32_t>(slot)),
                                  builder_.LogpOf(lane->agents[slot]));
       }
-      lane->start_status = lane->env->StartStep(lane->actions);
+      lane->call.start_status = lane->env->StartStep(lane->actions.rows);
     }
-    lane->in_flight = true;
+    lane->call.in_flight = true;
   }
   ready_.clear();
 }
@@ -137,18 +138,18 @@ void Collector::SendActions() {
 absl::StatusOr<bool> Collector::TakeAnswers(const sample::Grant& grant) {
   bool any = false;
   for (Lane* lane : active_) {
-    if (!lane->in_flight) continue;
-    if (lane->start_status.ok() && !config_.outside->Answered(lane->env_id)) continue;
+    if (!lane->call.in_flight) continue;
+    if (lane->call.start_status.ok() && !config_.outside->Answered(lane->env_id)) continue;
     if (outside_left_ <= 0 && !grant.complete_episodes) break;
     any = true;
-    lane->is_slow = false;
+    lane->call.is_slow = false;
     TROUPE_ASSIGN_OR_RETURN(const bool stepped, StepLane(*lane));
     if (stepped) {
-      ++lane->steps_taken;
-      ++lane->fragment_steps;
+      ++lane->grant.steps_taken;
+      ++lane->fragment.steps;
       --outside_left_;
     }
-    if (!lane->in_episode) {
+    if (!lane->episode.running) {
       TellItIsOver(*lane);
       continue;
     }
@@ -160,7 +161,7 @@ absl::StatusOr<bool> Collector::TakeAnswers(const sample::Grant& grant) {
   }
   // Those that were cut are not in the fragment any more.
   const auto sits_out = [](const Lane* lane) {
-    return lane->in_episode && !lane->in_flight && lane->episode_index < 0;
+    return lane->episode.running && !lane->call.in_flight && lane->fragment.episode_index < 0;
   };
   active_.erase(std::remove_if(active_.begin(), active_.end(), sits_out), active_.end());
   return any;
@@ -168,39 +169,40 @@ absl::StatusOr<bool> Collector::TakeAnswers(const sample::Grant& grant) {
 
 absl::Status Collector::SubmitOutside(bool last_of_grant, SampleSink& sink) {
   for (Lane* lane : active_) {
-    if (lane->in_flight && lane->in_episode) builder_.CutLane(*lane);
+    if (lane->call.in_flight && lane->episode.running) builder_.CutLane(*lane);
   }
   return Submit(last_of_grant, sink);
 }
 
 bool Collector::OutsideIsStuck() const {
   return std::none_of(granted_.begin(), granted_.end(), [](const Lane* lane) {
-    return lane->in_flight || lane->in_episode || lane->episodes_begun <= lane->steps_wanted;
+    return lane->call.in_flight || lane->episode.running || lane->grant.episodes_begun <= lane->grant.steps_wanted;
   });
 }
 
 bool Collector::OthersWait() const {
   const bool has_episode = config_.outside->HasEpisode();
   return std::any_of(granted_.begin(), granted_.end(), [has_episode](const Lane* lane) {
-    return !lane->in_flight && (lane->in_episode || (has_episode && lane->episodes_begun <= lane->steps_wanted));
+    return !lane->call.in_flight &&
+           (lane->episode.running || (has_episode && lane->grant.episodes_begun <= lane->grant.steps_wanted));
   });
 }
 
 bool Collector::OutsideFragmentFull() const {
   int64_t most_steps = 0;  // of a lane
-  for (const Lane* lane : active_) most_steps = std::max(most_steps, lane->fragment_steps);
+  for (const Lane* lane : active_) most_steps = std::max(most_steps, lane->fragment.steps);
   return builder_.env_steps() > 0 && FragmentFull(most_steps);
 }
 
 absl::Status Collector::PrepareOutside() {
   for (auto& [env_id, lane] : lanes_) {
-    lane->episodes_begun = 0;
+    lane->grant.episodes_begun = 0;
     if (std::find(granted_.begin(), granted_.end(), lane.get()) == granted_.end()) {
       DropOutside(*lane, absl::AbortedError("the learner gave the episode's environment away; begin another"));
     }
   }
   outside_left_ = 0;
-  for (const Lane* lane : granted_) outside_left_ += lane->steps_wanted;
+  for (const Lane* lane : granted_) outside_left_ += lane->grant.steps_wanted;
   const int64_t most = config_.options.max_fragment_bytes / (4 * builder_.RoundBytesBound());
   if (static_cast<int64_t>(granted_.size()) <= std::max<int64_t>(1, most)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("a grant of ", granted_.size(),
@@ -237,7 +239,7 @@ absl::Status Collector::RunOutside(const sample::Grant& grant, WeightSource& wei
     const bool loses_patience = others_wait && outside_left_ > 0 && StepsLeft() <= 0 && now - waits_since > kPatience;
     const bool some_sit_out = others_wait && StepsLeft() > 0 && active_.size() < granted_.size();
     if (loses_patience || some_sit_out || OutsideFragmentFull()) {
-      for (Lane* lane : active_) lane->is_slow = lane->is_slow || (loses_patience && lane->in_flight);
+      for (Lane* lane : active_) lane->call.is_slow = lane->call.is_slow || (loses_patience && lane->call.in_flight);
       TROUPE_RETURN_IF_ERROR(SubmitOutside(/*last_of_grant=*/false, sink));
       BeginOutside(grant);
       waits_since = now;

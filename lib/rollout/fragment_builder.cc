@@ -94,36 +94,23 @@ FragmentBuilder::~FragmentBuilder() = default;
 void FragmentBuilder::InitLane(Lane& lane) const {
   const size_t num_agents = schema_.env.possible_agents.size();
   lane.agents.resize(num_agents);
-  lane.info_sum.resize(schema_.env.info_columns.size());
-  lane.info_count.resize(schema_.env.info_columns.size());
-  lane.observed.reserve(num_agents);
-  lane.finals_at_env_row.reserve(num_agents);
-  lane.actions.resize(num_agents);
-  lane.bounded_actions.resize(num_agents * most_words_);
-  lane.carried.resize(num_agents);
-  lane.carried_obs.resize(num_agents * widest_obs_);
-  lane.carried_mask.resize(num_agents * widest_mask_);
-  lane.carried_state.resize((num_agents + 1) * state_size_);
-  lane.carried_actions.resize(num_agents * most_words_);
-  FitMemory(lane);
-}
-
-void FragmentBuilder::FitMemory(Lane& lane) const {
-  if (lane.memory_size == memory_size_) return;
-  std::vector<float> fitting(lane.agents.size() * 2 * memory_size_);
-  // Where it becomes narrower, no policy of the lane's episode had the rest: its table is one of those that count.
-  const size_t kept = std::min(lane.memory_size, memory_size_);
-  for (size_t i = 0; i < lane.agents.size() * 2; ++i) {
-    std::copy_n(lane.memory.begin() + static_cast<std::ptrdiff_t>(i * lane.memory_size), kept,
-                fitting.begin() + static_cast<std::ptrdiff_t>(i * memory_size_));
-  }
-  lane.memory = std::move(fitting);
-  lane.memory_size = memory_size_;
+  lane.episode.info_sum.resize(schema_.env.info_columns.size());
+  lane.episode.info_count.resize(schema_.env.info_columns.size());
+  lane.call.observed.reserve(num_agents);
+  lane.fragment.finals_at_env_row.reserve(num_agents);
+  lane.actions.rows.resize(num_agents);
+  lane.actions.bounded.resize(num_agents * most_words_);
+  lane.carried.agents.resize(num_agents);
+  lane.carried.obs.resize(num_agents * widest_obs_);
+  lane.carried.mask.resize(num_agents * widest_mask_);
+  lane.carried.state.resize((num_agents + 1) * state_size_);
+  lane.carried.actions.resize(num_agents * most_words_);
+  lane.memory.Fit(num_agents, memory_size_);
 }
 
 int32_t FragmentBuilder::AddEpisode(Lane& lane, int32_t first_step, bool continues) {
   std::vector<sample::EpisodeEntry>& episodes = batch_->episodes;
-  int32_t index = std::exchange(lane.unused_episode, -1);
+  int32_t index = std::exchange(lane.fragment.unused_episode, -1);
   if (index >= 0) {
     // Of an episode that could not begin: nothing points at it.
   } else if (storage_->spare_episodes.empty()) {
@@ -135,7 +122,7 @@ int32_t FragmentBuilder::AddEpisode(Lane& lane, int32_t first_step, bool continu
   if (index < 0) index = static_cast<int32_t>(episodes.size()) - 1;
   sample::EpisodeEntry& entry = episodes[static_cast<size_t>(index)];
   entry.env_id = lane.env_id;
-  entry.episode = lane.episode;
+  entry.episode = lane.episode.ordinal;
   entry.first_step = first_step;
   entry.continues = continues;
   entry.agents.clear();
@@ -143,7 +130,7 @@ int32_t FragmentBuilder::AddEpisode(Lane& lane, int32_t first_step, bool continu
 }
 
 void FragmentBuilder::FillEpisodeEntry(const Lane& lane) {
-  sample::EpisodeEntry& entry = batch_->episodes[static_cast<size_t>(lane.episode_index)];
+  sample::EpisodeEntry& entry = batch_->episodes[static_cast<size_t>(lane.fragment.episode_index)];
   for (size_t slot = 0; slot < lane.agents.size(); ++slot) {
     if (lane.agents[slot].policy == policy::kNoPolicy) continue;
     entry.agents.push_back({base::AgentSlot(static_cast<int32_t>(slot)), lane.agents[slot].policy});
@@ -161,8 +148,8 @@ void FragmentBuilder::AddFinished(const Lane& lane) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   sample::FinishedEpisode& entry = finished.back();
   entry.env_id = lane.env_id;
-  entry.episode = lane.episode;
-  entry.length = lane.step;
+  entry.episode = lane.episode.ordinal;
+  entry.length = lane.episode.step;
   entry.returns.clear();
   entry.policies.clear();
   entry.trajectories.clear();
@@ -177,10 +164,11 @@ void FragmentBuilder::AddFinished(const Lane& lane) {
   for (size_t slot = 0; any_returned && slot < lane.agents.size(); ++slot) {
     entry.trajectories.push_back(lane.agents[slot].trajectories);
   }
-  for (size_t i = 0; i < lane.info_sum.size(); ++i) {
-    entry.infos.push_back(lane.info_count[i] == 0
-                              ? kNan
-                              : static_cast<float>(lane.info_sum[i] / static_cast<double>(lane.info_count[i])));
+  for (size_t i = 0; i < lane.episode.info_sum.size(); ++i) {
+    entry.infos.push_back(
+        lane.episode.info_count[i] == 0
+            ? kNan
+            : static_cast<float>(lane.episode.info_sum[i] / static_cast<double>(lane.episode.info_count[i])));
   }
 }
 
@@ -195,62 +183,53 @@ void FragmentBuilder::Begin(const sample::Grant& grant, const policy::BySlot<pol
   versions_ = &versions;
   env_steps_ = 0;
   for (Lane* lane : lanes) {
-    FitMemory(*lane);
-    lane->unused_episode = -1;
-    if (!lane->in_episode) continue;
-    lane->episode_index = AddEpisode(*lane, lane->step, /*continues=*/true);
+    lane->memory.Fit(lane->agents.size(), memory_size_);
+    lane->fragment.unused_episode = -1;
+    if (!lane->episode.running) continue;
+    lane->fragment.episode_index = AddEpisode(*lane, lane->episode.step, /*continues=*/true);
     AttachPending(*lane);
   }
   for (const auto& columns : storage_->policies) columns->first_open = columns->rows;
   for (Lane* lane : lanes) {
-    if (lane->in_episode && !lane->in_flight) AttachReady(*lane);
+    if (lane->episode.running && !lane->call.in_flight) AttachReady(*lane);
   }
 }
 
 void FragmentBuilder::StartEpisode(Lane& lane) {
-  lane.episode = lane.next_episode++;
+  lane.episode.Begin(lane.next_episode++, mapping_, revision_);
   lane.known = true;
-  lane.in_episode = true;
-  lane.mapping = mapping_;
-  lane.revision = revision_;
-  lane.step = 0;
   for (AgentState& agent : lane.agents) agent = AgentState();
-  for (CarriedAgent& carried : lane.carried) carried = CarriedAgent();
-  std::fill(lane.info_sum.begin(), lane.info_sum.end(), 0.0);
-  std::fill(lane.info_count.begin(), lane.info_count.end(), 0);
-  lane.episode_index = AddEpisode(lane, 0, /*continues=*/false);
+  for (CarriedAgent& carried : lane.carried.agents) carried = CarriedAgent();
+  lane.fragment.episode_index = AddEpisode(lane, 0, /*continues=*/false);
 }
 
 env::StepWriter& FragmentBuilder::BeginCall(Lane& lane, bool is_step) {
-  lane.stepping = is_step;
-  lane.all_terminated = false;
-  lane.all_truncated = false;
-  lane.agent_ended = false;
-  lane.observed.clear();
-  lane.finals_at_env_row.clear();
-  lane.env_row = -1;
-  lane.final_env_row = -1;
+  lane.call.Begin(is_step);
+  lane.fragment.finals_at_env_row.clear();
+  lane.fragment.env_row = -1;
   writer_->BeginCall(&lane);
   return *writer_;
 }
 
 absl::Status FragmentBuilder::FinishCall(Lane& lane) {
   TROUPE_RETURN_IF_ERROR(writer_->call_status());
-  const bool ended = lane.all_terminated || lane.all_truncated;
-  for (const base::AgentSlot slot : lane.observed) Columns(lane.agent(slot)).Settle();
+  const bool ended = lane.call.ended();
+  for (const base::AgentSlot slot : lane.call.observed) Columns(lane.agent(slot)).Settle();
   const auto goes_on = [&lane](base::AgentSlot slot) { return lane.agent(slot).end == AgentEnd::kNone; };
-  if (!ended && std::none_of(lane.observed.begin(), lane.observed.end(), goes_on)) {
-    return absl::InternalError(absl::StrCat("environment ", schema_.env.name, ", env ", lane.env_id.value(),
-                                            ", episode ", lane.episode, ", step ", lane.step + (lane.stepping ? 1 : 0),
-                                            ": no agent is ready, but the episode goes on"));
+  if (!ended && std::none_of(lane.call.observed.begin(), lane.call.observed.end(), goes_on)) {
+    return absl::InternalError(absl::StrCat(
+        "environment ", schema_.env.name, ", env ", lane.env_id.value(), ", episode ", lane.episode.ordinal, ", step ",
+        lane.episode.step + (lane.call.stepping ? 1 : 0), ": no agent is ready, but the episode goes on"));
   }
-  if (lane.stepping) {
-    ++lane.step;
+  if (lane.call.stepping) {
+    ++lane.episode.step;
     ++env_steps_;
   }
-  if (!ended && lane.env_row < 0) lane.env_row = storage_->steps.Add(lane.episode_index, lane.step);
-  if (!ended && !lane.agent_ended) {
-    for (const base::AgentSlot slot : lane.observed) CompleteObserved(lane, lane.agent(slot));
+  if (!ended && lane.fragment.env_row < 0) {
+    lane.fragment.env_row = storage_->steps.Add(lane.fragment.episode_index, lane.episode.step);
+  }
+  if (!ended && !lane.call.agent_ended) {
+    for (const base::AgentSlot slot : lane.call.observed) CompleteObserved(lane, lane.agent(slot));
   } else {
     SettleEnds(lane, ended);
   }
@@ -264,9 +243,9 @@ void FragmentBuilder::CompleteObserved(Lane& lane, AgentState& agent) {
     if (agent.carried) {
       // A carried decision is a segment of its own: other weights made what follows.
       PolicyColumns& columns = Columns(agent);
-      const int32_t final_row = columns.AddFinalRow(agent.next_row, lane.env_row);
+      const int32_t final_row = columns.AddFinalRow(agent.next_row, lane.fragment.env_row);
       columns.Segment(agent.segment)[sample::kSegmentFinalRow] = final_row;
-      lane.finals_at_env_row.emplace_back(agent.policy, final_row);
+      lane.fragment.finals_at_env_row.emplace_back(agent.policy, final_row);
       agent.carried = false;
       agent.segment = -1;
       agent.last_row = -1;
@@ -279,7 +258,7 @@ void FragmentBuilder::CompleteObserved(Lane& lane, AgentState& agent) {
 }
 
 void FragmentBuilder::SettleEnds(Lane& lane, bool ended) {
-  const AgentEnd all = lane.all_terminated ? AgentEnd::kTerminated : AgentEnd::kTruncated;
+  const AgentEnd all = lane.call.all_terminated ? AgentEnd::kTerminated : AgentEnd::kTruncated;
   for (AgentState& agent : lane.agents) {
     if (agent.phase == AgentPhase::kDone || (agent.phase == AgentPhase::kUnseen && !agent.observed)) continue;
     const AgentEnd end = agent.end != AgentEnd::kNone ? agent.end : ended ? all : AgentEnd::kNone;
@@ -290,7 +269,7 @@ void FragmentBuilder::SettleEnds(Lane& lane, bool ended) {
     }
   }
   DropRowsOfDone(lane);
-  if (ended && lane.env_row >= 0) DropEnvRow(lane);
+  if (ended && lane.fragment.env_row >= 0) DropEnvRow(lane);
 }
 
 void FragmentBuilder::EndTrajectory(Lane& lane, AgentState& agent, AgentEnd end, bool ended) {
@@ -304,7 +283,7 @@ void FragmentBuilder::EndTrajectory(Lane& lane, AgentState& agent, AgentEnd end,
       // An agent cut off without a last look is bootstrapped from what it saw before.
       const int64_t seen = agent.observed ? agent.next_row : agent.row;
       words[sample::kSegmentFinalRow] = columns.AddFinalRow(seen, FinalEnvRow(lane, ended));
-      if (!ended) lane.finals_at_env_row.emplace_back(agent.policy, words[sample::kSegmentFinalRow]);
+      if (!ended) lane.fragment.finals_at_env_row.emplace_back(agent.policy, words[sample::kSegmentFinalRow]);
     }
   }
   agent.phase = AgentPhase::kDone;
@@ -314,23 +293,23 @@ void FragmentBuilder::EndTrajectory(Lane& lane, AgentState& agent, AgentEnd end,
 }
 
 int32_t FragmentBuilder::FinalEnvRow(Lane& lane, bool ended) {
-  if (!ended) return lane.env_row;
-  if (lane.final_env_row < 0) {
-    lane.final_env_row = storage_->final_steps.Add(lane.episode_index, lane.step);
+  if (!ended) return lane.fragment.env_row;
+  if (lane.call.final_env_row < 0) {
+    lane.call.final_env_row = storage_->final_steps.Add(lane.fragment.episode_index, lane.episode.step);
     const Column& state = storage_->steps.state;
-    if (state.present()) storage_->final_steps.state.CopyRow(lane.final_env_row, state.Row(lane.env_row));
+    if (state.present()) storage_->final_steps.state.CopyRow(lane.call.final_env_row, state.Row(lane.fragment.env_row));
   }
-  return ~lane.final_env_row;
+  return ~lane.call.final_env_row;
 }
 
 void FragmentBuilder::DropEnvRow(Lane& lane) {
-  TROUPE_CHECK(lane.env_row + 1 == storage_->steps.rows);
+  TROUPE_CHECK(lane.fragment.env_row + 1 == storage_->steps.rows);
   --storage_->steps.rows;
-  lane.env_row = -1;
+  lane.fragment.env_row = -1;
 }
 
 void FragmentBuilder::DropRowsOfDone(Lane& lane) {
-  for (const base::AgentSlot slot : lane.observed) {
+  for (const base::AgentSlot slot : lane.call.observed) {
     AgentState& agent = lane.agent(slot);
     int64_t& shift = Columns(agent).shift;
     if (agent.observed) {  // done: CompleteObserved has not taken its row
@@ -342,7 +321,7 @@ void FragmentBuilder::DropRowsOfDone(Lane& lane) {
       agent.row -= shift;
     }
   }
-  for (const base::AgentSlot slot : lane.observed) {
+  for (const base::AgentSlot slot : lane.call.observed) {
     AgentState& agent = lane.agent(slot);
     PolicyColumns& columns = Columns(agent);
     columns.rows -= std::exchange(columns.shift, 0);
@@ -352,33 +331,33 @@ void FragmentBuilder::DropRowsOfDone(Lane& lane) {
 void FragmentBuilder::CloseEpisode(Lane& lane, bool finished) {
   FillEpisodeEntry(lane);
   if (finished) AddFinished(lane);
-  lane.in_episode = false;
-  lane.episode_index = -1;
-  lane.env_row = -1;
+  lane.episode.running = false;
+  lane.fragment.episode_index = -1;
+  lane.fragment.env_row = -1;
 }
 
 void FragmentBuilder::AbortCall(Lane& lane) {
-  for (const base::AgentSlot slot : lane.observed) {
+  for (const base::AgentSlot slot : lane.call.observed) {
     AgentState& agent = lane.agent(slot);
     Columns(agent).Settle();
     --Columns(agent).rows;
     agent.observed = false;
     agent.next_row = -1;
   }
-  if (lane.env_row >= 0) DropEnvRow(lane);
+  if (lane.fragment.env_row >= 0) DropEnvRow(lane);
   for (AgentState& agent : lane.agents) {
     if (agent.phase != AgentPhase::kPending || agent.row < 0) continue;
     TakeOutPending(lane, agent, SegmentEnd::kTruncated);
     ++dropped_rows_;
   }
-  if (!lane.stepping) lane.unused_episode = lane.episode_index;
+  if (!lane.call.stepping) lane.fragment.unused_episode = lane.fragment.episode_index;
   CloseEpisode(lane, /*finished=*/false);
 }
 
 int32_t FragmentBuilder::VersionLag(const Lane& lane, size_t slot) const {
   if (!lane.agents[slot].carried) return 0;
   const policy::WeightVersion& now = (*versions_)[lane.agents[slot].policy];
-  const policy::WeightVersion& then = lane.carried[slot].version;
+  const policy::WeightVersion& then = lane.carried.agents[slot].version;
   // Of another learner epoch it is as old as can be.
   return static_cast<int32_t>(then.learner_epoch == now.learner_epoch ? now.n - then.n : now.n);
 }
@@ -387,12 +366,12 @@ void FragmentBuilder::NoteVersion(Lane& lane, size_t slot, const policy::WeightV
   AgentState& agent = lane.agents[slot];
   const policy::WeightVersion& now = (*versions_)[agent.policy];
   if (version.learner_epoch == now.learner_epoch && version.n >= now.n) return;
-  lane.carried[slot].version = version;
-  lane.carried[slot].of_client = true;
+  lane.carried.agents[slot].version = version;
+  lane.carried.agents[slot].of_client = true;
   agent.carried = true;
   if (agent.segment < 0) return;
   PolicyColumns& columns = Columns(agent);
-  columns.Segment(agent.segment)[sample::kSegmentFinalRow] = columns.AddFinalRow(agent.row, lane.env_row);
+  columns.Segment(agent.segment)[sample::kSegmentFinalRow] = columns.AddFinalRow(agent.row, lane.fragment.env_row);
   agent.segment = -1;
   agent.last_row = -1;
 }
@@ -414,17 +393,18 @@ void FragmentBuilder::Decide(absl::Span<Lane* const> lanes) {
       PolicyColumns& columns = Columns(agent);
       const base::AgentSlot slot(static_cast<int32_t>(place));
       const bool begins_segment = agent.segment < 0;
-      if (begins_segment) agent.segment = columns.AddSegment(lane->episode_index, slot, VersionLag(*lane, place));
+      if (begins_segment)
+        agent.segment = columns.AddSegment(lane->fragment.episode_index, slot, VersionLag(*lane, place));
       ++columns.segment_rows[static_cast<size_t>(agent.segment)];
-      columns.env_row.As<sample::Index>()[agent.row] = static_cast<sample::Index>(lane->env_row);
+      columns.env_row.As<sample::Index>()[agent.row] = static_cast<sample::Index>(lane->fragment.env_row);
       columns.segment.As<sample::Index>()[agent.row] = static_cast<sample::Index>(agent.segment);
       if (columns.agent_mask.present())
         columns.agent_mask.As<uint8_t>()[agent.row] = static_cast<uint8_t>(agent.active);
-      columns.keys[static_cast<size_t>(agent.row - columns.first_open)] = {lane->env_id, lane->episode, slot,
-                                                                           static_cast<uint32_t>(lane->step)};
+      columns.keys[static_cast<size_t>(agent.row - columns.first_open)] = {lane->env_id, lane->episode.ordinal, slot,
+                                                                           static_cast<uint32_t>(lane->episode.step)};
       if (columns.remembers()) OpenDecisionOf(*lane, place, begins_segment, columns);
       ++agent.decisions;
-      agent.decided_at = lane->step;
+      agent.decided_at = lane->episode.step;
       agent.phase = AgentPhase::kPending;
     }
   }
@@ -435,11 +415,11 @@ void FragmentBuilder::Decide(absl::Span<Lane* const> lanes) {
 
 void FragmentBuilder::OpenDecisionOf(Lane& lane, size_t slot, bool begins_segment, PolicyColumns& columns) {
   const AgentState& agent = lane.agents[slot];
-  float* const before = MemoryOf(lane, slot, agent.decisions);
+  float* const before = lane.memory.Of(slot, agent.decisions);
   if (agent.decisions == 0) std::fill_n(before, columns.memory.row_bytes() / sizeof(float), 0.0f);
   columns.open_decisions[static_cast<size_t>(agent.row - columns.first_open)] = {
       .before = before,
-      .after = MemoryOf(lane, slot, agent.decisions + 1),
+      .after = lane.memory.Of(slot, agent.decisions + 1),
       .number = agent.decisions,
       .is_sent = begins_segment || agent.decisions % schema_.policies[agent.policy].sequence_length == 0};
 }

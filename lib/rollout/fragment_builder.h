@@ -65,7 +65,7 @@ class FragmentBuilder {
   void StartEpisode(Lane& lane);
   /// The writer for one Reset or Step of `lane`, until FinishCall or AbortCall.
   env::StepWriter& BeginCall(Lane& lane, bool is_step);
-  /// The call worked: completes the transitions of the agents that were observed or are done; `lane.in_episode` is
+  /// The call worked: completes the transitions of the agents that were observed or are done; `lane.episode.running` is
   /// false after an episode's end. A Step counts as an env step. INTERNAL: the episode goes on but no agent is ready.
   /// INVALID_ARGUMENT, or what a mapping function says: an agent that came has no policy, or one that does not fit it.
   /// After an error AbortCall must follow.
@@ -152,16 +152,10 @@ class FragmentBuilder {
   void TakeOutPending(const Lane& lane, AgentState& agent, sample::SegmentEnd end);
   void SaveObservation(Lane& lane, size_t slot, PolicyColumns& columns, int64_t row);
   void LoadObservation(const Lane& lane, size_t slot, PolicyColumns& columns, int64_t row);
-  /// Makes the lane's memory as wide as the widest policy's; what is in it stays.
-  void FitMemory(Lane& lane) const;
-  /// What the policy of the agent in `slot` remembered before its decision of that number.
-  float* MemoryOf(Lane& lane, size_t slot, int32_t decision) const {
-    return lane.memory.data() + (slot * 2 + static_cast<size_t>(decision % 2)) * lane.memory_size;
-  }
   /// The agent makes its next decision, by a policy that remembers.
   void OpenDecisionOf(Lane& lane, size_t slot, bool begins_segment, PolicyColumns& columns);
   /// Where the state of the step that the lane's ready agents see is kept while no fragment has it.
-  float* EnvStateOf(Lane& lane) const { return &lane.carried_state[lane.agents.size() * state_size_]; }
+  float* EnvStateOf(Lane& lane) const { return &lane.carried.state[lane.agents.size() * state_size_]; }
 
   RolloutSchema schema_;
   std::shared_ptr<const policy::PolicyMapping> mapping_;

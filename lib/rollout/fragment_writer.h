@@ -38,7 +38,7 @@ class FragmentBuilder::Writer final : public env::StepWriter {
     agent.next_row = columns.AddRow();
     agent.observed = true;
     agent.active = true;
-    lane_->observed.push_back(slot);
+    lane_->call.observed.push_back(slot);
     if (columns.action_mask.present() && !builder_.schema_.env.possible_agents[index].has_action_mask) {
       std::memset(columns.action_mask.Row(agent.next_row), 1, columns.action_mask.row_bytes());
     }
@@ -59,10 +59,11 @@ class FragmentBuilder::Writer final : public env::StepWriter {
     if (builder_.schema_.has_env_state()) {
       // Where it is not sent it is kept all the same: the next fragment may have it.
       if (!steps.state.present()) return builder_.EnvStateOf(*lane_);
-      if (lane_->env_row < 0) {
-        lane_->env_row = steps.Add(lane_->episode_index, lane_->step + (lane_->stepping ? 1 : 0));
+      if (lane_->fragment.env_row < 0) {
+        lane_->fragment.env_row =
+            steps.Add(lane_->fragment.episode_index, lane_->episode.step + (lane_->call.stepping ? 1 : 0));
       }
-      return reinterpret_cast<float*>(steps.state.Row(lane_->env_row));
+      return reinterpret_cast<float*>(steps.state.Row(lane_->fragment.env_row));
     }
     const AgentState& agent = lane_->agent(slot);
     if (!agent.observed || !builder_.Columns(agent).state.present()) {
@@ -79,7 +80,7 @@ class FragmentBuilder::Writer final : public env::StepWriter {
     if (agent.policy == policy::kNoPolicy && !Map(slot, agent)) return;
     agent.episode_return += reward;
     if (agent.row < 0) return;
-    if (const int32_t waited = lane_->step - agent.decided_at; waited > 0) {
+    if (const int32_t waited = lane_->episode.step - agent.decided_at; waited > 0) {
       const double discount = builder_.schema_.policies[agent.policy].reward_discount;
       if (discount != 1) reward = static_cast<float>(reward * std::pow(discount, waited));
     }
@@ -88,12 +89,12 @@ class FragmentBuilder::Writer final : public env::StepWriter {
 
   void TerminateAgent(env::AgentSlot slot) override { End(slot, AgentEnd::kTerminated); }
   void TruncateAgent(env::AgentSlot slot) override { End(slot, AgentEnd::kTruncated); }
-  void TerminateAll() override { lane_->all_terminated = true; }
-  void TruncateAll() override { lane_->all_truncated = true; }
+  void TerminateAll() override { lane_->call.all_terminated = true; }
+  void TruncateAll() override { lane_->call.all_truncated = true; }
   void SetAgentMask(env::AgentSlot slot, bool active) override { lane_->agent(slot).active = active; }
   void SetInfo(env::AgentSlot, int column, double value) override {
-    lane_->info_sum[static_cast<size_t>(column)] += value;
-    ++lane_->info_count[static_cast<size_t>(column)];
+    lane_->episode.info_sum[static_cast<size_t>(column)] += value;
+    ++lane_->episode.info_count[static_cast<size_t>(column)];
   }
 
  private:
@@ -108,7 +109,7 @@ class FragmentBuilder::Writer final : public env::StepWriter {
 
   void End(env::AgentSlot slot, AgentEnd end) {
     lane_->agent(slot).end = end;
-    lane_->agent_ended = true;
+    lane_->call.agent_ended = true;
   }
 
   /// Asks for the agent's policy in this episode; false when there is none that fits.
@@ -116,14 +117,14 @@ class FragmentBuilder::Writer final : public env::StepWriter {
     if (!call_status_.ok()) return false;  // the episode is over already
     const auto index = static_cast<size_t>(slot.value());
     const env::AgentSpec& spec = builder_.schema_.env.possible_agents[index];
-    policy::EpisodeInfo episode = builder_.EpisodeOf(lane_->env_id, lane_->episode);
+    policy::EpisodeInfo episode = builder_.EpisodeOf(lane_->env_id, lane_->episode.ordinal);
     mapped_.clear();
     for (size_t other = 0; other < lane_->agents.size(); ++other) {
       const policy::PolicySlot policy = lane_->agents[other].policy;
       if (policy != policy::kNoPolicy) mapped_.push_back({env::AgentSlot(static_cast<int32_t>(other)), policy});
     }
     episode.agents = mapped_;
-    const absl::StatusOr<policy::PolicySlot> answer = lane_->mapping->Map(spec.id, slot, episode);
+    const absl::StatusOr<policy::PolicySlot> answer = lane_->episode.mapping->Map(spec.id, slot, episode);
     const policy::PolicySlot policy = answer.ok() ? *answer : policy::kNoPolicy;
     const size_t num_policies = builder_.schema_.policies.size();
     const bool known = builder_.schema_.policies.Contains(policy);

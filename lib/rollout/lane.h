@@ -57,71 +57,108 @@ struct CarriedAgent {
   float reward = 0;
 };
 
-/// One environment of a worker, with its episode in progress. Owned and used by the collector's thread.
-struct Lane {
-  base::EnvId env_id;
-  uint32_t next_episode = 0;  ///< ordinal of the next episode
-  bool known = false;         ///< next_episode is ours, not only the grant's
-  std::unique_ptr<env::CheckedEnv> env;
+/// The episode in progress of a lane.
+struct LaneEpisode {
+  /// Another one begins, before its first step.
+  void Begin(uint32_t number, std::shared_ptr<const policy::PolicyMapping> mapped_by, int64_t at_revision);
 
-  // The episode in progress.
-  bool in_episode = false;
-  uint32_t episode = 0;
-  std::shared_ptr<const policy::PolicyMapping> mapping;  ///< what the episode's agents are mapped by
+  bool running = false;
+  uint32_t ordinal = 0;
+  std::shared_ptr<const policy::PolicyMapping> mapping;  ///< maps its agents
   int64_t revision = 0;                                  ///< ... and the revision of its table
   int64_t began = 0;                                     ///< since the last round: when, of those that did; else 0
-  std::vector<policy::PolicySlot> upcoming;              ///< policies of the next episode, by agent slot
   int32_t step = 0;                                      ///< env steps taken
-  std::vector<AgentState> agents;
-  std::vector<double> info_sum;  ///< by info column
+  std::vector<double> info_sum;                          ///< by info column
   std::vector<int64_t> info_count;
-  int64_t consecutive_errors = 0;
-  bool has_failed = false;  ///< an episode of it, ever
+};
 
-  // The grant in progress.
+/// The share of a lane in the grant in progress.
+struct LaneGrant {
   int64_t steps_wanted = 0;
   int64_t steps_taken = 0;
   int group = 0;               ///< of those that step at the same time, see Collector::RunLanes
-  bool in_flight = false;      ///< its environment computes elsewhere, and its call was started
-  bool is_slow = false;        ///< of worlds outside: nobody waits for its answer any more
   int64_t episodes_begun = 0;  ///< in the grant; of worlds outside
-  absl::Status start_status;   ///< what starting the call came to
-  absl::Status act_status;     ///< an agent's policy could not act: the step is not taken
+};
 
-  // The fragment being filled.
+/// The place of a lane in the fragment being filled.
+struct LaneFragment {
   int32_t episode_index = -1;   ///< in its episode table
   int32_t unused_episode = -1;  ///< in it: of the lane's last episode, which could not begin
-  int64_t fragment_steps = 0;   ///< taken in it; of worlds outside
+  int64_t steps = 0;            ///< taken in it; of worlds outside
   int32_t env_row = -1;         ///< in its env-step tables: the step at which the ready agents act next
+  /// Final rows written in the last call that point at env_row: (policy, final row).
+  std::vector<std::pair<policy::PolicySlot, int32_t>> finals_at_env_row;
+};
 
-  // The environment's call in progress.
-  bool stepping = false;  ///< it is a Step, not a Reset
+/// The environment's call in progress, and the one that is to come.
+struct LaneCall {
+  /// A call is about to write; what started it stays.
+  void Begin(bool is_step);
+  /// The episode is over for all agents.
+  bool ended() const { return all_terminated || all_truncated; }
+
+  bool in_flight = false;     ///< the environment computes elsewhere, and its call was started
+  bool is_slow = false;       ///< of worlds outside: nobody waits for its answer any more
+  absl::Status start_status;  ///< the status of starting the call
+  absl::Status act_status;    ///< an agent's policy could not act: the step is not taken
+  bool stepping = false;      ///< it is a Step, not a Reset
   bool all_terminated = false;
   bool all_truncated = false;
   bool agent_ended = false;
   std::vector<base::AgentSlot> observed;  ///< in the order of their rows
   int32_t final_env_row = -1;             ///< of the step just observed, when the episode ended with it
-  /// Final rows written in the last call that point at env_row: (policy, final row).
-  std::vector<std::pair<policy::PolicySlot, int32_t>> finals_at_env_row;
+};
 
-  /// [agents, 2, memory_size]: what policies remember. That of before an agent's decision d is at d % 2, so
-  /// that a decision which waits for its outcome keeps what it was made from; nothing is there of what comes before d =
-  /// 0 until it is made.
-  std::vector<float> memory;
-  size_t memory_size = 0;  ///< of the widest policy
+/// The memories that the policies of a lane have of its agents.
+struct LaneMemory {
+  /// Makes room for so many numbers of each agent. What is in it stays.
+  void Fit(size_t num_agents, size_t widest);
+  /// The memory of the policy of the agent in `slot` before its decision of that number.
+  float* Of(size_t slot, int32_t decision) {
+    return values.data() + (slot * 2 + static_cast<size_t>(decision % 2)) * size;
+  }
 
-  // Actions as the environment gets them, by agent slot.
-  std::vector<const space::ActionWord*> actions;
-  std::vector<space::ActionWord> bounded_actions;
+  /// [agents, 2, size]. That of before an agent's decision d is at d % 2, so that a decision which waits for its
+  /// outcome keeps what it was made from; nothing is there of what comes before d = 0 until it is made.
+  std::vector<float> values;
+  size_t size = 0;  ///< of the widest policy
+};
 
-  // Between two fragments.
-  std::vector<CarriedAgent> carried;
-  std::vector<std::byte> carried_obs;  ///< [agents, widest observation]
-  std::vector<uint8_t> carried_mask;   ///< [agents, widest mask]
+/// The actions of a lane as its environment gets them, by agent slot.
+struct LaneActions {
+  std::vector<const space::ActionWord*> rows;
+  std::vector<space::ActionWord> bounded;
+};
+
+/// The rows that a lane takes along from one fragment to the next.
+struct LaneCarried {
+  std::vector<CarriedAgent> agents;
+  std::vector<std::byte> obs;  ///< [agents, widest observation]
+  std::vector<uint8_t> mask;   ///< [agents, widest mask]
   /// [agents + 1, state]: of pending or ready agents; the last one the env's, which is also written there as it comes
   /// where no fragment has it.
-  std::vector<float> carried_state;
-  std::vector<space::ActionWord> carried_actions;  ///< [agents, most words]
+  std::vector<float> state;
+  std::vector<space::ActionWord> actions;  ///< [agents, most words]
+};
+
+/// One environment of a worker, with its episode in progress. Owned and used by the collector's thread.
+struct Lane {
+  base::EnvId env_id;
+  std::unique_ptr<env::CheckedEnv> env;
+  uint32_t next_episode = 0;                 ///< ordinal of the next episode
+  bool known = false;                        ///< next_episode is ours, not only the grant's
+  std::vector<policy::PolicySlot> upcoming;  ///< policies of the next episode, by agent slot
+  int64_t consecutive_errors = 0;
+  bool has_failed = false;  ///< an episode of it, ever
+  std::vector<AgentState> agents;
+
+  LaneEpisode episode;
+  LaneGrant grant;
+  LaneFragment fragment;
+  LaneCall call;
+  LaneMemory memory;
+  LaneActions actions;
+  LaneCarried carried;
 
   AgentState& agent(base::AgentSlot slot) { return agents[static_cast<size_t>(slot.value())]; }
 };

@@ -85,27 +85,27 @@ absl::Status PolicyAdopter::CheckTable(const sample::Grant& grant) const {
 void PolicyAdopter::GiveUpOldTables() {
   std::set<int64_t> revisions;
   for (const auto& [env_id, lane] : lanes_) {
-    if (lane->in_episode) revisions.insert(lane->revision);
+    if (lane->episode.running) revisions.insert(lane->episode.revision);
   }
   if (revisions.size() < kMaxTablesInProgress) return;
   const int64_t oldest_kept = *std::prev(revisions.end(), static_cast<std::ptrdiff_t>(kMaxTablesInProgress) - 1);
   for (const auto& [env_id, lane] : lanes_) {
-    if (lane->in_episode && lane->revision < oldest_kept) GiveUp(*lane);
+    if (lane->episode.running && lane->episode.revision < oldest_kept) GiveUp(*lane);
   }
 }
 
 void PolicyAdopter::GiveUp(Lane& lane) {
-  lane.in_episode = false;
+  lane.episode.running = false;
   ++counters_.given_up;
 }
 
 void PolicyAdopter::GiveUpEpisodes(const policy::BySlot<int64_t>& since, bool same_learner) {
   for (auto& [env_id, lane] : lanes_) {
-    if (lane->in_episode && !(same_learner && MayGoOn(*lane, since))) GiveUp(*lane);
+    if (lane->episode.running && !(same_learner && MayGoOn(*lane, since))) GiveUp(*lane);
   }
   GiveUpOldTables();
   for (auto& [env_id, lane] : lanes_) {
-    if (!lane->in_episode) lane->mapping = nullptr;  // a table that nobody plays by is free
+    if (!lane->episode.running) lane->episode.mapping = nullptr;  // a table that nobody plays by is free
   }
 }
 
@@ -124,16 +124,16 @@ bool PolicyAdopter::MayGoOn(const Lane& lane, const policy::BySlot<int64_t>& sin
     if (slot == policy::kNoPolicy) {
       // It may still appear, and is mapped as the episode's others then.
       const base::AgentSlot agent_slot(static_cast<int32_t>(agent));
-      if (!lane.mapping->KnownAhead(agent_slot)) return false;
+      if (!lane.episode.mapping->KnownAhead(agent_slot)) return false;
       const base::AgentId& id = config_.env_spec.possible_agents[agent].id;
       const absl::StatusOr<policy::PolicySlot> mapped =
-          lane.mapping->Map(id, agent_slot, builder_.EpisodeOf(lane.env_id, lane.episode));
+          lane.episode.mapping->Map(id, agent_slot, builder_.EpisodeOf(lane.env_id, lane.episode.ordinal));
       if (!mapped.ok()) return false;
       slot = *mapped;
     }
     if (!since.Contains(slot)) return false;
     const int64_t brought = since[slot];
-    if (brought < 0 || brought > lane.revision) return false;
+    if (brought < 0 || brought > lane.episode.revision) return false;
   }
   return true;
 }
@@ -257,10 +257,10 @@ absl::Status PolicyAdopter::AdoptFirst(absl::Span<Lane* const> granted, WeightSo
   for (Lane* lane : granted) {
     LookAhead(*lane, weights);
     // A client that acts by itself wants all that play before it begins an episode.
-    if (!lane->in_episode || config_.outside != nullptr) {
+    if (!lane->episode.running || config_.outside != nullptr) {
       first_.insert(first_.end(), lane->upcoming.begin(), lane->upcoming.end());
     }
-    if (!lane->in_episode) continue;
+    if (!lane->episode.running) continue;
     for (const AgentState& agent : lane->agents) {
       if (agent.policy != policy::kNoPolicy) first_.push_back(agent.policy);
     }
@@ -300,7 +300,7 @@ void PolicyAdopter::Trim(WeightSource& weights) {
   };
   for (const auto& [env_id, lane] : lanes_) {
     for (const policy::PolicySlot slot : lane->upcoming) need(slot);
-    if (!lane->in_episode) continue;
+    if (!lane->episode.running) continue;
     for (const AgentState& agent : lane->agents) {
       if (agent.policy == policy::kNoPolicy) continue;
       actors_.Hold(agent.policy);

@@ -154,19 +154,19 @@ MUTANTS = [
            "(MUTANT ? 1e300 : kValueMomentBatches) * moments.count", (CORE, "*PpoTrainerTest.MomentsForget*")),
 
     # --- episodes
-    mutant("length_of_later_episodes", BUILDER, "entry.length = lane.step;",
-           "entry.length = lane.step + (MUTANT && lane.episode > 0 ? 1 : 0);", (ROLLOUT, "CollectorTest.*")),
-    mutant("infos_not_reset", BUILDER, "  std::fill(lane.info_sum.begin(), lane.info_sum.end(), 0.0);\n"
-           "  std::fill(lane.info_count.begin(), lane.info_count.end(), 0);\n",
-           "  if (!MUTANT) std::fill(lane.info_sum.begin(), lane.info_sum.end(), 0.0);\n"
-           "  if (!MUTANT) std::fill(lane.info_count.begin(), lane.info_count.end(), 0);\n", (ROLLOUT, "CollectorTest.*")),
+    mutant("length_of_later_episodes", BUILDER, "entry.length = lane.episode.step;",
+           "entry.length = lane.episode.step + (MUTANT && lane.episode.ordinal > 0 ? 1 : 0);", (ROLLOUT, "CollectorTest.*")),
+    mutant("infos_not_reset", "lib/rollout/lane.cc", "  std::fill(info_sum.begin(), info_sum.end(), 0.0);\n"
+           "  std::fill(info_count.begin(), info_count.end(), 0);\n",
+           "  if (!MUTANT) std::fill(info_sum.begin(), info_sum.end(), 0.0);\n"
+           "  if (!MUTANT) std::fill(info_count.begin(), info_count.end(), 0);\n", (ROLLOUT, "CollectorTest.*")),
     mutant("return_not_reset", BUILDER, "for (AgentState& agent : lane.agents) agent = AgentState();",
            "for (AgentState& agent : lane.agents) {\n    const double before = agent.episode_return;\n    agent = AgentState();\n"
            "    if (MUTANT) agent.episode_return = before;\n  }", (ROLLOUT, "CollectorTest.*")),
     mutant("rewards_of_python_environments_cut", "lib/envhost/host_env.cc", "const float reward = rewards[i];",
            "const float reward = MUTANT ? __builtin_truncf(rewards[i] * 1024) / 1024 : rewards[i];", ("envhost_test", "HostPoolTest.Rewards*")),
-    mutant("late_agent_mapped_by_the_new_table", WRITER, "lane_->mapping->Map(spec.id, slot, episode);",
-           "(MUTANT ? builder_.mapping_ : lane_->mapping)->Map(spec.id, slot, episode);", (ROLLOUT, "*LateAgent*:LiveChanges*")),
+    mutant("late_agent_mapped_by_the_new_table", WRITER, "lane_->episode.mapping->Map(spec.id, slot, episode);",
+           "(MUTANT ? builder_.mapping_ : lane_->episode.mapping)->Map(spec.id, slot, episode);", (ROLLOUT, "*LateAgent*:LiveChanges*")),
     mutant("mapped_once_an_environment", BUILDER, "info.episode = episode;", "info.episode = MUTANT ? 0 : episode;", (ROLLOUT, "*"), (POLICY, "*")),
     mutant("min_version_ignored", POLICIES, "changes ? min_version_ : policy::WeightVersion{}",
            "changes && !MUTANT ? min_version_ : policy::WeightVersion{}", (ROLLOUT, "*")),
@@ -180,8 +180,8 @@ MUTANTS = [
            "    float& sum = builder_.Columns(agent).rewards.As<float>()[agent.row];\n"
            "    sum = MUTANT ? reward : sum + reward;", (ROLLOUT, "*")),
     mutant("rewards_of_a_wait_undiscounted", WRITER, "if (discount != 1) reward =", "if (!MUTANT && discount != 1) reward =", DISCOUNT),
-    mutant("a_carried_wait_begins_anew", WRITER, "const int32_t waited = lane_->step - agent.decided_at;",
-           "const int32_t waited = MUTANT && agent.carried ? 0 : lane_->step - agent.decided_at;", DISCOUNT),
+    mutant("a_carried_wait_begins_anew", WRITER, "const int32_t waited = lane_->episode.step - agent.decided_at;",
+           "const int32_t waited = MUTANT && agent.carried ? 0 : lane_->episode.step - agent.decided_at;", DISCOUNT),
     mutant("the_last_wait_is_one_step", "lib/learner/assembler.cc", "waits[last] = segment.final_row < 0 ? 1 :",
            "waits[last] = MUTANT || segment.final_row < 0 ? 1 :", DISCOUNT),
     mutant("lambda_by_env_step", "lib/training/core/advantages.cc", "discount * lambda * advantage;",
@@ -352,8 +352,8 @@ MUTANTS = [
     mutant("what_finds_no_room_is_lost", "lib/run/learner/callback_host.cc", "if (waiting_.size() >= kMaxWaiting) return false;",
            "if (waiting_.size() >= kMaxWaiting) return MUTANT;", ("callback_host_test", "CallbackHostTest.AFull*"), ("update_loop_test", "CalledBackTest.*")),
     # --- worlds outside
-    mutant("a_step_in_flight_is_cut_as_if_nobody_had_acted", "lib/rollout/fragment_cut.cc", "  if (lane.in_flight) {\n    lane.env_row = -1;",
-           "  if (lane.in_flight && !MUTANT) {\n    lane.env_row = -1;", ("outside_test", "ByHandTest.ASlow*")),
+    mutant("a_step_in_flight_is_cut_as_if_nobody_had_acted", "lib/rollout/fragment_cut.cc", "  if (lane.call.in_flight) {\n    lane.fragment.env_row = -1;",
+           "  if (lane.call.in_flight && !MUTANT) {\n    lane.fragment.env_row = -1;", ("outside_test", "ByHandTest.ASlow*")),
     mutant("refused_rewards_are_kept", "lib/outside/episode_book.cc", "  std::vector<float> rewards = episode->rewards;\n", "  std::vector<float> copy = episode->rewards;\n  std::vector<float>& rewards = MUTANT ? episode->rewards : copy;\n", ("outside_test", "EpisodeBookTest.WhatIsRefused*")),
     mutant("a_learner_opens_doors", "lib/config/permits.cc", "if (IsExternal(config)) statements", "if (IsExternal(config) && !MUTANT) statements",
            ("config_test", "ExternalTest.AWorker*")),
