@@ -29,8 +29,6 @@
 #include "lib/run/learner/wandb_follower.h"
 #include "lib/run/memory_limit.h"
 #include "lib/run/watchdog.h"
-#include "lib/storage/file_system.h"
-#include "lib/storage/run_address.h"
 #include "lib/training/core/policy_store.h"
 #include "lib/training/make_trainer.h"
 #include "lib/training/registry.h"
@@ -102,7 +100,7 @@ class Process {
       : linger_(linger), parts_(std::move(setup), std::move(wiring)) {}
   ~Process() {
     TakeDown();
-    parts_.callbacks.reset();  // they may still have the learner drain
+    parts_.code.callbacks.reset();  // they may still have the learner drain
   }
 
   absl::Status Start();
@@ -121,7 +119,6 @@ class Process {
   absl::Status Fail(const learner::StepOutcome& outcome);
   /// Stays for workers that come late for up to `linger`; a signal ends that.
   void TakeDown(absl::Duration linger = absl::ZeroDuration());
-  void CloseControlSocket();
   /// The last call of callbacks. `reason`: why the run ends. Errors are UpdateLoop::Tell's.
   absl::Status EndCallbacks(const std::string& reason);
 
@@ -137,9 +134,9 @@ class Process {
 };
 
 absl::Status Process::EndCallbacks(const std::string& reason) {
-  TROUPE_RETURN_IF_ERROR(
-      parts_.updates->Tell(run::Hook::kRunEnd, [&] { return run::RunEndFacts(parts_.updates->env_steps(), reason); }));
-  return parts_.updates->AwaitCallbacks();
+  TROUPE_RETURN_IF_ERROR(parts_.updates.loop->Tell(
+      run::Hook::kRunEnd, [&] { return run::RunEndFacts(parts_.updates.loop->env_steps(), reason); }));
+  return parts_.updates.loop->AwaitCallbacks();
 }
 
 absl::Status Process::Start() {
@@ -152,30 +149,29 @@ absl::Status Process::Start() {
     if (!followed.ok()) TROUPE_WARN("{}", std::string(followed.message()));
   }
   TROUPE_INFO("learner ready run={} epoch={} env_steps={} listen=\"{}\"", parts_.setup.name, folder.learner_epoch(),
-              parts_.resumed_env_steps(),
-              parts_.server == nullptr ? "" : absl::StrJoin(parts_.server->addresses(), " "));
+              parts_.resumed_env_steps(), absl::StrJoin(parts_.doors.addresses(), " "));
   return absl::OkStatus();
 }
 
 absl::Status Process::StartThreads() {
   checkpoint_thread_ = std::thread([this] { parts_.checkpoints.Run(); });
   TROUPE_RETURN_IF_ERROR(parts_.learner->Start());
-  if (parts_.sampler != nullptr) {
-    TROUPE_RETURN_IF_ERROR(parts_.sampler->Join(*parts_.rollout_config, parts_.learner.get()));
-    sampler_thread_ = std::thread([this] { parts_.sampler->Run(); });
+  if (parts_.sampling.sampler != nullptr) {
+    TROUPE_RETURN_IF_ERROR(parts_.sampling.sampler->Join(*parts_.sampling.config, parts_.learner.get()));
+    sampler_thread_ = std::thread([this] { parts_.sampling.sampler->Run(); });
   }
   const auto tick = [this] {
-    if (parts_.sampler != nullptr) parts_.sampler->KeepAlive();
-    if (parts_.door != nullptr) parts_.door->Tick();
+    if (parts_.sampling.sampler != nullptr) parts_.sampling.sampler->KeepAlive();
+    if (parts_.sampling.door != nullptr) parts_.sampling.door->Tick();
     parts_.learner->Tick();
     heap_trimmer_.MaybeTrim(base::Clock::Real().SteadyNow());
-    if (parts_.server != nullptr) parts_.server->Tick();
+    if (parts_.doors.server != nullptr) parts_.doors.server->Tick();
     return kTickInterval;
   };
   ticker_ = std::make_unique<base::NamedLoop>("tick", tick, kTickInterval);
-  if (parts_.server == nullptr) return absl::OkStatus();
+  if (parts_.doors.server == nullptr) return absl::OkStatus();
   run::Watchdog::Actions actions;
-  actions.dial = [this] { return parts_.server->DialSelf(kDialTimeout); };
+  actions.dial = [this] { return parts_.doors.server->DialSelf(kDialTimeout); };
   actions.on_deaf = [](const std::string&) {};  // TrainToTheEnd asks
   actions.end = &run::EndDeafProcess;
   watchdog_ = std::make_unique<run::Watchdog>(run::WatchdogOptions{}, std::move(actions));
@@ -186,7 +182,7 @@ absl::Status Process::StartThreads() {
 
 absl::Status Process::TrainToTheEnd() {
   while (true) {
-    TROUPE_ASSIGN_OR_RETURN(const learner::StepOutcome outcome, parts_.updates->Step(kStepTimeout));
+    TROUPE_ASSIGN_OR_RETURN(const learner::StepOutcome outcome, parts_.updates.loop->Step(kStepTimeout));
     if (outcome.kind == learner::StepOutcome::Kind::kFailed) return Fail(outcome);
     if (DrainSignals::Received()) parts_.learner->RequestDrain("signal");
     if (deaf()) parts_.learner->RequestDrain("the learner is deaf");
@@ -199,7 +195,7 @@ absl::Status Process::TrainToTheEnd() {
 }
 
 absl::Status Process::EndAsItWas() {
-  parts_.policy_desk->RefuseAll();
+  parts_.doors.policy_desk->RefuseAll();
   TakeDown(linger_);
   SayNothingIsLeft(parts_.setup);
   return absl::OkStatus();
@@ -207,14 +203,14 @@ absl::Status Process::EndAsItWas() {
 
 absl::Status Process::Finish(const learner::StepOutcome& outcome) {
   // Callbacks get a moment to track numbers for the last line.
-  if (parts_.callbacks != nullptr) parts_.callbacks->get()->AwaitIdle(kCallbackGrace);
+  if (parts_.code.callbacks != nullptr) parts_.code.callback_host()->AwaitIdle(kCallbackGrace);
   if (outcome.kind != learner::StepOutcome::Kind::kStopped) parts_.reporter->Settle();  // no evaluation belongs to it
-  TROUPE_RETURN_IF_ERROR(parts_.updates->EndUpdates());  // callbacks may save until they have heard of all updates
-  parts_.policy_desk->RefuseAll();
+  TROUPE_RETURN_IF_ERROR(parts_.updates.loop->EndUpdates());  // callbacks may save until they have heard of all updates
+  parts_.doors.policy_desk->RefuseAll();
   run::RunEnd end({.learner = parts_.learner.get(),
                    .reporter = parts_.reporter.get(),
-                   .evaluator = parts_.evaluator.get(),
-                   .updates = parts_.updates.get(),
+                   .evaluator = parts_.updates.evaluator.get(),
+                   .updates = parts_.updates.loop.get(),
                    .checkpoints = &parts_.checkpoints,
                    .degradations = &parts_.degradations},
                   parts_.setup.name, parts_.setup.folder->directory());
@@ -224,18 +220,18 @@ absl::Status Process::Finish(const learner::StepOutcome& outcome) {
   TROUPE_RETURN_IF_ERROR(EndCallbacks(outcome.reason));
   if (parts_.films != nullptr && stopped) parts_.films->get()->AwaitIdle(run::FilmLoop::kPatience);
   TROUPE_RETURN_IF_ERROR(end.Tell());
-  return parts_.sampler == nullptr ? absl::OkStatus() : parts_.sampler->status();
+  return parts_.sampling.sampler == nullptr ? absl::OkStatus() : parts_.sampling.sampler->status();
 }
 
 absl::Status Process::Fail(const learner::StepOutcome& outcome) {
   if (!outcome.state_is_whole) return outcome.status;
-  parts_.policy_desk->RefuseAll();
-  const absl::Status saved = parts_.updates->SaveState(true, nullptr);
+  parts_.doors.policy_desk->RefuseAll();
+  const absl::Status saved = parts_.updates.loop->SaveState(true, nullptr);
   TakeDown();
   const absl::Status told = EndCallbacks(absl::StrCat("an update failed: ", std::string(outcome.status.message())));
   if (!told.ok()) TROUPE_WARN("callbacks not told of the end error=\"{}\"", std::string(told.message()));
   return run::UpdateFailed(outcome.status, saved.ok() ? parts_.checkpoints.last_error() : std::string(saved.message()),
-                           parts_.updates->env_steps(), parts_.setup.folder->directory());
+                           parts_.updates.loop->env_steps(), parts_.setup.folder->directory());
 }
 
 void Process::Abandon() {
@@ -247,34 +243,25 @@ void Process::Abandon() {
 void Process::TakeDown(absl::Duration linger) {
   if (watchdog_ != nullptr) watchdog_->StopDialing();
   if (parts_.learner != nullptr) parts_.learner->RequestDrain("the run has ended");
-  if (parts_.door != nullptr) parts_.door->Close(outside::Closing::kRunEnded);
-  if (parts_.sampler != nullptr) parts_.sampler->Stop();
+  if (parts_.sampling.door != nullptr) parts_.sampling.door->Close(outside::Closing::kRunEnded);
+  if (parts_.sampling.sampler != nullptr) parts_.sampling.sampler->Stop();
   if (sampler_thread_.joinable()) sampler_thread_.join();
-  if (parts_.server != nullptr) {
+  if (parts_.doors.server != nullptr) {
     // Workers hand in and leave by themselves; who does not is cut off.
     const base::Deadline goodbye = base::Deadline::After(kGoodbyeTimeout);
     if (linger > absl::ZeroDuration() && !DrainSignals::Received()) {
       TROUPE_INFO("the run has ended, late workers are told so seconds={}", absl::ToDoubleSeconds(linger));
       AwaitDrainSignal(base::Deadline::After(linger));
     }
-    base::AwaitPolling(kGoodbyeInterval, goodbye, [this] { return parts_.server->num_rollout_streams() == 0; });
-    parts_.server->Shutdown(kShutdownTimeout);
+    base::AwaitPolling(kGoodbyeInterval, goodbye, [this] { return parts_.doors.server->num_rollout_streams() == 0; });
+    parts_.doors.server->Shutdown(kShutdownTimeout);
   }
-  CloseControlSocket();
+  parts_.doors.CloseControl(*parts_.setup.folder);
   ticker_.reset();
-  parts_.server.reset();
+  parts_.doors.server.reset();
   parts_.checkpoints.Stop();
   if (checkpoint_thread_.joinable()) checkpoint_thread_.join();
   parts_.policy_map_cache.Remove();
-}
-
-void Process::CloseControlSocket() {
-  if (parts_.control_server == nullptr) return;
-  parts_.control->RefuseAll();  // or a call that waits for the update thread would hold it up for ever
-  parts_.control_server.reset();
-  const absl::Status removed =
-      storage::FileSystem::Posix().RemoveTree(parts_.setup.folder->Path(storage::kAddressFile));
-  if (!removed.ok()) TROUPE_WARN("file not removed error=\"{}\"", std::string(removed.message()));
 }
 
 }  // namespace

@@ -19,11 +19,6 @@
 namespace troupe::run {
 namespace {
 
-/// The callbacks that are called for episodes, too.
-std::vector<std::string> EpisodeCallbacks(const LearnerParts& parts) {
-  return parts.callbacks == nullptr ? std::vector<std::string>() : parts.callbacks->get()->episode_callbacks();
-}
-
 absl::Status StartCallbacks(LearnerParts& parts) {
   const config::ResolvedRun& run = parts.run();
   if (run.callbacks.empty() || !parts.trains()) return absl::OkStatus();
@@ -49,10 +44,10 @@ absl::Status StartCallbacks(LearnerParts& parts) {
           "environment in Python, and ", base::LogSafe(run.env.name), " is none; expected on_episode_end alone"));
     }
   }
-  parts.callbacks = std::make_unique<base::OwnThread<CallbackHost>>(*std::move(started));
+  parts.code.callbacks = std::make_unique<base::OwnThread<CallbackHost>>(*std::move(started));
   // The thread that writes checkpoints does not wait: a callback may wait for it.
   parts.checkpoints.SetListener(
-      [host = parts.callbacks->get()](const absl::Status& saved, int64_t env_steps, bool is_best) {
+      [host = parts.code.callback_host()](const absl::Status& saved, int64_t env_steps, bool is_best) {
         if (!host->Wants(Hook::kCheckpointEnd)) return;
         host->Tell(Hook::kCheckpointEnd, CheckpointFacts(saved, env_steps, is_best));
       });
@@ -69,7 +64,7 @@ absl::Status StartTrainFunction(LearnerParts& parts) {
         absl::StrCat(run.config.Where("multi_agent.policies_to_train"),
                      ": multi_agent.policies_to_train: ", std::string(started.status().message())));
   }
-  parts.train_function = std::make_unique<base::OwnThread<TrainFunction>>(*std::move(started));
+  parts.code.train_function = std::make_unique<base::OwnThread<TrainFunction>>(*std::move(started));
   return absl::OkStatus();
 }
 
@@ -95,9 +90,10 @@ RunReporter::Deps ReporterDeps(LearnerParts& parts) {
   deps.interrupted = parts.wiring.interrupted;
   if (!parts.run().callbacks.empty()) {
     deps.tracked = [&parts] {
-      if (parts.callbacks == nullptr) return std::vector<learner::NamedValue>();
-      if (parts.learner != nullptr) parts.callbacks->get()->AddTracked(parts.learner->TakeTracked());
-      return parts.callbacks->get()->TakeValues();
+      CallbackHost* const host = parts.code.callback_host();
+      if (host == nullptr) return std::vector<learner::NamedValue>();
+      if (parts.learner != nullptr) host->AddTracked(parts.learner->TakeTracked());
+      return host->TakeValues();
     };
   }
   if (parts.run().evaluation.video_interval > 0) {
@@ -112,10 +108,10 @@ absl::Status MakeLearner(LearnerParts& parts) {
   deps.publisher = &parts.publishers;
   deps.metrics = parts.reporter.get();
   deps.progress = parts.reporter.get();
-  deps.chooser = parts.train_function == nullptr ? nullptr : parts.train_function->get();
+  deps.chooser = parts.code.train_function == nullptr ? nullptr : parts.code.train_function->get();
   deps.allocator = parts.trainer.allocator;
   learner::LearnerConfig config = LearnerConfigOf(parts.setup, parts.policies);
-  config.episode_callbacks = !EpisodeCallbacks(parts).empty();
+  config.episode_callbacks = !parts.code.EpisodeCallbacks().empty();
   TROUPE_ASSIGN_OR_RETURN(parts.learner, learner::Learner::Create(std::move(config), deps));
   if (parts.setup.resumed) {
     TROUPE_RETURN_IF_ERROR(parts.learner->Restore(*parts.setup.resumed));
@@ -130,35 +126,38 @@ absl::Status OpenAddresses(LearnerParts& parts) {
   options.addresses = parts.wiring.listen;
   options.security.insecure_plaintext_network = parts.wiring.insecure_plaintext_network;
   options.schema = run.schema;
-  options.config_yaml = config::WelcomeYaml(run.config, EpisodeCallbacks(parts));
+  options.config_yaml = config::WelcomeYaml(run.config, parts.code.EpisodeCallbacks());
   // Ordinals of queries grow with the learner's lives: a restarted one draws no random number again.
-  TROUPE_ASSIGN_OR_RETURN(parts.queries, serving::QueryEngine::Create(
-                                             run.policies, {.seed = run.seed,
-                                                            .first_request = parts.setup.folder->learner_epoch() << 40,
-                                                            .policy_map_capacity = run.policy_map.capacity,
-                                                            .actor_host = config::MakeQueriedPolicyHost(run.env)}));
-  parts.query_threads = std::make_unique<HostedQueryThreads>(parts.queries.get());
-  parts.query_publisher = std::make_unique<QueryPublisher>(parts.queries.get());
-  parts.publishers.Add(parts.query_publisher.get());
-  options.queries = parts.queries.get();
+  TROUPE_ASSIGN_OR_RETURN(
+      parts.queries.engine,
+      serving::QueryEngine::Create(run.policies, {.seed = run.seed,
+                                                  .first_request = parts.setup.folder->learner_epoch() << 40,
+                                                  .policy_map_capacity = run.policy_map.capacity,
+                                                  .actor_host = config::MakeQueriedPolicyHost(run.env)}));
+  parts.queries.threads = std::make_unique<HostedQueryThreads>(parts.queries.engine.get());
+  parts.queries.publisher = std::make_unique<QueryPublisher>(parts.queries.engine.get());
+  parts.publishers.Add(parts.queries.publisher.get());
+  options.queries = parts.queries.engine.get();
   options.counts = &parts.door_counts;
-  TROUPE_ASSIGN_OR_RETURN(parts.server, rpc::LearnerServer::Start(std::move(options), parts.binding.get(),
-                                                                  parts.control.get(), &base::Clock::Real()));
-  parts.publishers.Add(&parts.server->weights());
+  TROUPE_ASSIGN_OR_RETURN(parts.doors.server,
+                          rpc::LearnerServer::Start(std::move(options), parts.doors.binding.get(),
+                                                    parts.doors.control.get(), &base::Clock::Real()));
+  parts.publishers.Add(&parts.doors.server->weights());
   return absl::OkStatus();
 }
 
 absl::Status Serve(LearnerParts& parts) {
   const storage::RunFolder& folder = *parts.setup.folder;
-  parts.binding = std::make_unique<rpc::LearnerBinding>(parts.learner.get());
-  parts.control = std::make_unique<ControlHandler>(parts.learner.get(), parts.binding.get(), &parts.degradations,
-                                                   &parts.door_counts, parts.setup.name);
+  parts.doors.binding = std::make_unique<rpc::LearnerBinding>(parts.learner.get());
+  parts.doors.control = std::make_unique<ControlHandler>(parts.learner.get(), parts.doors.binding.get(),
+                                                         &parts.degradations, &parts.door_counts, parts.setup.name);
   if (!parts.wiring.listen.empty()) TROUPE_RETURN_IF_ERROR(OpenAddresses(parts));
-  TROUPE_ASSIGN_OR_RETURN(parts.control_server,
-                          rpc::ControlServer::Start(folder.directory(), parts.control.get(), parts.control.get()));
+  TROUPE_ASSIGN_OR_RETURN(
+      parts.doors.control_server,
+      rpc::ControlServer::Start(folder.directory(), parts.doors.control.get(), parts.doors.control.get()));
   // `troupe status RUN` and `troupe policy … RUN` find us by it.
-  const storage::RunAddress address = {parts.server == nullptr ? std::vector<std::string>() : parts.server->addresses(),
-                                       parts.control_server->place(), storage::HostName()};
+  const storage::RunAddress address = {parts.doors.addresses(), parts.doors.control_server->place(),
+                                       storage::HostName()};
   return storage::ReplaceFile(storage::FileSystem::Posix(), folder.Path(storage::kAddressFile),
                               storage::ToText(address));
 }
@@ -167,48 +166,55 @@ absl::Status Serve(LearnerParts& parts) {
 absl::Status MakeUpdates(LearnerParts& parts) {
   const config::ResolvedRun& run = parts.run();
   learner::Trainer* const trainer = parts.trainer.trainer.get();
-  parts.policy_desk = std::make_unique<PolicyDesk>(PolicyDesk::Deps{.run = &run,
-                                                                    .registry = parts.wiring.registry,
-                                                                    .learner = parts.learner.get(),
-                                                                    .trainer = trainer,
-                                                                    .workers = parts.binding.get(),
-                                                                    .control = parts.control.get(),
-                                                                    .cache = &parts.policy_map_cache,
-                                                                    .reporter = parts.reporter.get(),
-                                                                    .draw = parts.wiring.draw});
+  parts.doors.policy_desk = std::make_unique<PolicyDesk>(PolicyDesk::Deps{.run = &run,
+                                                                          .registry = parts.wiring.registry,
+                                                                          .learner = parts.learner.get(),
+                                                                          .trainer = trainer,
+                                                                          .workers = parts.doors.binding.get(),
+                                                                          .control = parts.doors.control.get(),
+                                                                          .cache = &parts.policy_map_cache,
+                                                                          .reporter = parts.reporter.get(),
+                                                                          .draw = parts.wiring.draw});
   if (run.evaluation.video_interval > 0 && parts.trains()) {
     parts.films = std::make_unique<base::OwnThread<FilmLoop>>(std::make_unique<FilmLoop>(
         parts.setup.folder->Path("videos"), ShootWith(parts.wiring.registry), &parts.degradations));
   }
   const bool evaluates = run.evaluation.interval_env_steps > 0 || run.evaluation.at_end;
   if (evaluates) {
-    TROUPE_ASSIGN_OR_RETURN(parts.evaluation_run, ResolveEvaluation(run, *parts.wiring.registry));
+    TROUPE_ASSIGN_OR_RETURN(parts.updates.evaluation_run, ResolveEvaluation(run, *parts.wiring.registry));
   }
-  parts.evaluator = std::make_unique<RunEvaluator>(RunEvaluator::Deps{
-      .run = parts.evaluation_run.has_value() ? &*parts.evaluation_run : &run,
+  parts.updates.evaluator = std::make_unique<RunEvaluator>(RunEvaluator::Deps{
+      .run = parts.updates.evaluation_run.has_value() ? &*parts.updates.evaluation_run : &run,
       .registry = parts.wiring.registry,
       .learner = parts.learner.get(),
       .trainer = trainer,
       .reporter = parts.reporter.get(),
       .degradations = &parts.degradations,
       .films = parts.films ? parts.films->get() : nullptr,
-      .callbacks = EpisodeCallbacks(parts),
-      .interrupted = [&parts] { return parts.wiring.interrupted() || parts.control->drain_asked(); }});
-  parts.updates = std::make_unique<UpdateLoop>(
-      UpdateLoop::Deps{.run = &run,
-                       .learner = parts.learner.get(),
-                       .reporter = parts.reporter.get(),
-                       .evaluator = parts.evaluator.get(),
-                       .checkpoints = &parts.checkpoints,
-                       .control = parts.control.get(),
-                       .policies = parts.policy_desk.get(),
-                       .degradations = &parts.degradations,
-                       .callbacks = parts.callbacks == nullptr ? nullptr : parts.callbacks->get()},
-      parts.resumed_env_steps());
-  return evaluates ? parts.evaluator->Prepare() : absl::OkStatus();
+      .callbacks = parts.code.EpisodeCallbacks(),
+      .interrupted = [&parts] { return parts.wiring.interrupted() || parts.doors.control->drain_asked(); }});
+  parts.updates.loop = std::make_unique<UpdateLoop>(UpdateLoop::Deps{.run = &run,
+                                                                     .learner = parts.learner.get(),
+                                                                     .reporter = parts.reporter.get(),
+                                                                     .evaluator = parts.updates.evaluator.get(),
+                                                                     .checkpoints = &parts.checkpoints,
+                                                                     .control = parts.doors.control.get(),
+                                                                     .policies = parts.doors.policy_desk.get(),
+                                                                     .degradations = &parts.degradations,
+                                                                     .callbacks = parts.code.callback_host()},
+                                                    parts.resumed_env_steps());
+  return evaluates ? parts.updates.evaluator->Prepare() : absl::OkStatus();
 }
 
 }  // namespace
+
+void DoorParts::CloseControl(const storage::RunFolder& folder) {
+  if (control_server == nullptr) return;
+  control->RefuseAll();  // or a call that waits for the update thread would hold it up for ever
+  control_server.reset();
+  const absl::Status removed = storage::FileSystem::Posix().RemoveTree(folder.Path(storage::kAddressFile));
+  if (!removed.ok()) TROUPE_WARN("file not removed error=\"{}\"", std::string(removed.message()));
+}
 
 LearnerParts::LearnerParts(RunSetup run_setup, LearnerWiring program)
     : setup(std::move(run_setup)),
@@ -226,24 +232,25 @@ absl::Status LearnerParts::Make() {
   const bool samples = run().num_workers == 0 && trains();
   if (run().env.external != nullptr && samples) {
     const std::string address = "unix:" + setup.folder->Path(EpisodeDoor::kPlace);
-    TROUPE_ASSIGN_OR_RETURN(door, EpisodeDoor::Open(run(), address, {wiring.insecure_plaintext_network}));
+    TROUPE_ASSIGN_OR_RETURN(sampling.door, EpisodeDoor::Open(run(), address, {wiring.insecure_plaintext_network}));
   }
-  TROUPE_ASSIGN_OR_RETURN(rollout_config, MakeRolloutConfig(run(), *wiring.registry, EpisodeCallbacks(*this),
-                                                            door == nullptr ? nullptr : door->book()));
+  TROUPE_ASSIGN_OR_RETURN(sampling.config,
+                          MakeRolloutConfig(run(), *wiring.registry, code.EpisodeCallbacks(),
+                                            sampling.door == nullptr ? nullptr : sampling.door->book()));
   TROUPE_RETURN_IF_ERROR(MakeTrainer(*this));
   TROUPE_ASSIGN_OR_RETURN(reporter, RunReporter::Open(run(), setup.name, setup.folder->directory(), resumed_env_steps(),
                                                       ReporterDeps(*this)));
   TROUPE_RETURN_IF_ERROR(MakeLearner(*this));
   TROUPE_RETURN_IF_ERROR(Serve(*this));
   if (samples) {
-    sampler = std::make_shared<LocalSampler>(run().policies.size());
-    publishers.Add(sampler.get());
-  } else if (server == nullptr && run().num_workers > 0) {
+    sampling.sampler = std::make_shared<LocalSampler>(run().policies.size());
+    publishers.Add(sampling.sampler.get());
+  } else if (doors.server == nullptr && run().num_workers > 0) {
     return absl::InvalidArgumentError("workers need an address to come to: give --listen, or --workers 0");
   }
   TROUPE_RETURN_IF_ERROR(MakeUpdates(*this));
-  return updates->Tell(Hook::kRunStart,
-                       [this] { return RunStartFacts(resumed_env_steps(), setup.resumed.has_value()); });
+  return updates.loop->Tell(Hook::kRunStart,
+                            [this] { return RunStartFacts(resumed_env_steps(), setup.resumed.has_value()); });
 }
 
 }  // namespace troupe::run

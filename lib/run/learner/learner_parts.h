@@ -37,6 +37,7 @@
 #include "lib/run/learner/train_function.h"
 #include "lib/run/learner/update_loop.h"
 #include "lib/serving/query_engine.h"
+#include "lib/storage/run_folder.h"
 #include "lib/tensor/buffer.h"
 
 namespace troupe::run {
@@ -60,9 +61,59 @@ struct LearnerWiring {
   std::function<bool()> interrupted;  ///< whether a signal asks for the end; any thread
 };
 
-/// The parts of a learner, in the order they are made; destroyed in reverse, so that nothing is called after its death.
-/// What a run does not need is null. Made and taken down by the learner's process, which also has the threads. It
-/// cannot be moved: parts point at each other.
+/// Code of users in processes of their own, each with a thread that calls it.
+struct UserCode {
+  CallbackHost* callback_host() const { return callbacks == nullptr ? nullptr : callbacks->get(); }
+  /// The callbacks that are called for episodes, too.
+  std::vector<std::string> EpisodeCallbacks() const {
+    return callbacks == nullptr ? std::vector<std::string>() : callbacks->get()->episode_callbacks();
+  }
+
+  std::unique_ptr<base::OwnThread<CallbackHost>> callbacks;
+  std::unique_ptr<base::OwnThread<TrainFunction>> train_function;
+};
+
+/// The parts that answer policy queries: all are there, or none.
+struct QueryParts {
+  std::unique_ptr<serving::QueryEngine> engine;
+  std::unique_ptr<HostedQueryThreads> threads;
+  std::unique_ptr<QueryPublisher> publisher;
+};
+
+/// The doors for workers, clients and commands, and those who answer there.
+struct DoorParts {
+  std::vector<std::string> addresses() const {
+    return server == nullptr ? std::vector<std::string>() : server->addresses();
+  }
+  /// No command comes any more, and none finds us in `folder`. Idempotent.
+  void CloseControl(const storage::RunFolder& folder);
+
+  std::unique_ptr<rpc::LearnerBinding> binding;
+  std::unique_ptr<ControlHandler> control;
+  std::unique_ptr<PolicyDesk> policy_desk;
+  std::unique_ptr<rpc::LearnerServer> server;  ///< null: the run has no address
+  std::unique_ptr<rpc::ControlServer> control_server;
+};
+
+/// The parts that the update thread works with.
+struct UpdateParts {
+  std::optional<config::ResolvedRun> evaluation_run;  ///< where evaluations have an environment of their own
+  std::unique_ptr<RunEvaluator> evaluator;
+  std::unique_ptr<UpdateLoop> loop;
+};
+
+/// The sampling of this process, with num_workers: 0.
+struct SamplingParts {
+  std::unique_ptr<EpisodeDoor> door;  ///< of a world outside; outlives the sampler
+  std::shared_ptr<LocalSampler> sampler;
+  /// Keeps the Python processes of environments and functions: they are dismissed when everything has been told. Also
+  /// there where others sample.
+  std::optional<rollout::RolloutConfig> config;
+};
+
+/// The parts of a learner, in groups; destroyed in reverse, so that nothing is called after its death. Once Make has
+/// succeeded, only those are null that the run does not need. Made and taken down by the learner's process, which also
+/// has the threads. It cannot be moved: parts point at each other.
 struct LearnerParts {
   LearnerParts(RunSetup run_setup, LearnerWiring program);
   LearnerParts(const LearnerParts&) = delete;
@@ -85,28 +136,16 @@ struct LearnerParts {
   CheckpointLoop checkpoints;
   PolicyMapCache policy_map_cache;
   policy::PolicyTablePtr policies;  ///< that this process begins with
-  std::unique_ptr<base::OwnThread<CallbackHost>> callbacks;
-  std::unique_ptr<base::OwnThread<TrainFunction>> train_function;
+  UserCode code;
   std::unique_ptr<base::OwnThread<FilmLoop>> films;
   MadeTrainer trainer;
   std::unique_ptr<RunReporter> reporter;
-  std::unique_ptr<serving::QueryEngine> queries;
-  std::unique_ptr<HostedQueryThreads> query_threads;
-  std::unique_ptr<QueryPublisher> query_publisher;
+  QueryParts queries;
   PublisherFan publishers;
   std::unique_ptr<learner::Learner> learner;
-  std::unique_ptr<rpc::LearnerBinding> binding;
-  std::unique_ptr<ControlHandler> control;
-  std::unique_ptr<PolicyDesk> policy_desk;
-  std::unique_ptr<rpc::LearnerServer> server;
-  std::unique_ptr<rpc::ControlServer> control_server;
-  std::optional<config::ResolvedRun> evaluation_run;  ///< where evaluations have an environment of their own
-  std::unique_ptr<RunEvaluator> evaluator;
-  std::unique_ptr<UpdateLoop> updates;
-  std::unique_ptr<EpisodeDoor> door;      ///< with num_workers: 0, of a world outside; outlives the sampler
-  std::shared_ptr<LocalSampler> sampler;  ///< with num_workers: 0
-  /// Keeps the Python processes of environments and functions: they are dismissed when everything has been told.
-  std::optional<rollout::RolloutConfig> rollout_config;
+  DoorParts doors;
+  UpdateParts updates;
+  SamplingParts sampling;
 };
 
 }  // namespace troupe::run
