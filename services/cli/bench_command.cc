@@ -14,8 +14,8 @@
 #include "absl/strings/str_join.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
+#include "lib/cli/programs.h"
 #include "services/cli/cli_command.h"
-#include "services/cli/programs.h"
 #include <CLI/CLI.hpp>
 
 namespace troupe::services {
@@ -47,7 +47,7 @@ absl::StatusOr<int> Run(const std::vector<std::string>& command) {
 }
 
 absl::StatusOr<int> RunBenchmarks(const BenchFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> paths, FindBenchmarks());
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> paths, cli::FindBenchmarks());
   std::vector<std::string> names;
   for (const std::string& path : paths) names.push_back(std::filesystem::path(path).filename().string());
   if (flags.list) {
@@ -62,7 +62,7 @@ absl::StatusOr<int> RunBenchmarks(const BenchFlags& flags) {
     std::vector<std::string> command = {paths[i]};
     command.insert(command.end(), flags.arguments.begin(), flags.arguments.end());
     std::printf("$ %s\n", absl::StrJoin(command, " ", [](std::string* out, const std::string& word) {
-                            absl::StrAppend(out, ShellQuoted(word));
+                            absl::StrAppend(out, cli::ShellQuoted(word));
                           }).c_str());
     TROUPE_ASSIGN_OR_RETURN(const int code, Run(command));
     if (code != 0) {

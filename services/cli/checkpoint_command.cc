@@ -8,6 +8,9 @@
 #include "lib/base/local_path.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/cli/learner_target.h"
+#include "lib/cli/output.h"
+#include "lib/cli/run_path.h"
 #include "lib/config/foreign_code.h"
 #include "lib/config/resolved_run.h"
 #include "lib/envs/register_all.h"
@@ -17,9 +20,6 @@
 #include "lib/storage/run_folder.h"
 #include "lib/storage/run_lock.h"
 #include "services/cli/cli_command.h"
-#include "services/cli/learner_target.h"
-#include "services/cli/output.h"
-#include "services/cli/run_path.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -39,7 +39,7 @@ struct CheckpointFlags {
 };
 
 absl::StatusOr<std::vector<storage::CheckpointEntry>> List(const CheckpointFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.target, flags.directory));
+  TROUPE_ASSIGN_OR_RETURN(const std::string folder, cli::FindRunFolder(flags.target, flags.directory));
   return storage::ListCheckpoints(storage::FileSystem::Posix(), folder);
 }
 
@@ -51,12 +51,12 @@ absl::StatusOr<int> Ls(const CheckpointFlags& flags) {
     list.push_back(
         {{"env_steps", entry.env_steps}, {"path", entry.path}, {"latest", entry.is_latest}, {"best", entry.is_best}});
     const char* mark = entry.is_latest ? (entry.is_best ? "latest, best" : "latest") : (entry.is_best ? "best" : "");
-    rows.push_back({WithThousands(entry.env_steps), mark, entry.path});
+    rows.push_back({cli::WithThousands(entry.env_steps), mark, entry.path});
   }
   if (flags.json) {
-    PrintJson(list);
+    cli::PrintJson(list);
   } else {
-    PrintTable(rows);
+    cli::PrintTable(rows);
   }
   return 0;
 }
@@ -67,7 +67,7 @@ absl::StatusOr<std::vector<std::string>> Targets(const CheckpointFlags& flags) {
   const bool is_checkpoint = std::filesystem::exists(flags.target + "/manifest.json", error);
   if (is_checkpoint) return std::vector<std::string>{flags.target};
   if (!flags.checkpoint.empty()) {
-    TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.target, flags.directory));
+    TROUPE_ASSIGN_OR_RETURN(const std::string folder, cli::FindRunFolder(flags.target, flags.directory));
     TROUPE_ASSIGN_OR_RETURN(std::string path,
                             storage::FindCheckpoint(storage::FileSystem::Posix(), folder, flags.checkpoint));
     return std::vector<std::string>{std::move(path)};
@@ -94,8 +94,8 @@ absl::StatusOr<int> Verify(const CheckpointFlags& flags) {
                       {"updates", manifest->state.iteration}});
       if (!flags.json) {
         std::printf("ok       %s: %s env steps, %s updates, %zu files\n", path.c_str(),
-                    WithThousands(manifest->state.env_steps).c_str(), WithThousands(manifest->state.iteration).c_str(),
-                    manifest->files.size());
+                    cli::WithThousands(manifest->state.env_steps).c_str(),
+                    cli::WithThousands(manifest->state.iteration).c_str(), manifest->files.size());
       }
     } else {
       ++damaged;
@@ -103,7 +103,7 @@ absl::StatusOr<int> Verify(const CheckpointFlags& flags) {
       std::fprintf(stderr, "DAMAGED  %s: %s\n", path.c_str(), std::string(manifest.status().message()).c_str());
     }
   }
-  if (flags.json) PrintJson(list);
+  if (flags.json) cli::PrintJson(list);
   return damaged == 0 ? 0 : 1;
 }
 
@@ -120,8 +120,9 @@ absl::StatusOr<std::string> CheckPathOf(const std::string& to) {
 }
 
 absl::StatusOr<int> Save(const CheckpointFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::ControlClient> client, OpenControl(target, "checkpoint save"));
+  TROUPE_ASSIGN_OR_RETURN(const cli::LearnerTarget target, cli::FindLearner(flags.target, flags.directory));
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::ControlClient> client,
+                          cli::OpenControl(target, "checkpoint save"));
   std::string path;
   if (!flags.to.empty()) {
     TROUPE_ASSIGN_OR_RETURN(path, CheckPathOf(flags.to));
@@ -136,7 +137,7 @@ absl::StatusOr<int> Save(const CheckpointFlags& flags) {
                                                  "\": its build is older than --to, or it sees another file system"));
   }
   if (flags.json) {
-    PrintJson({{"env_steps", env_steps}, {"path", path}});
+    cli::PrintJson({{"env_steps", env_steps}, {"path", path}});
   } else {
     std::printf("%s\n", path.c_str());
   }
@@ -150,14 +151,14 @@ absl::StatusOr<int64_t> KeepOf(const std::string& folder) {
 }
 
 absl::StatusOr<int> Prune(const CheckpointFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
+  TROUPE_ASSIGN_OR_RETURN(const cli::LearnerTarget target, cli::FindLearner(flags.target, flags.directory));
   int64_t keep = flags.keep;
   if (keep == 0 && !target.folder.empty()) {
     TROUPE_ASSIGN_OR_RETURN(keep, KeepOf(target.folder));
   }
   int64_t removed = 0;
   // The learner writes and removes checkpoints while it has the run; where there is none we take its place.
-  const absl::StatusOr<std::unique_ptr<rpc::ControlClient>> client = OpenControl(target, "checkpoint prune");
+  const absl::StatusOr<std::unique_ptr<rpc::ControlClient>> client = cli::OpenControl(target, "checkpoint prune");
   if (client.ok()) {
     TROUPE_ASSIGN_OR_RETURN(removed, (*client)->PruneCheckpoints(keep, absl::Seconds(flags.timeout_s)));
   } else if (absl::IsUnavailable(client.status())) {
@@ -168,7 +169,7 @@ absl::StatusOr<int> Prune(const CheckpointFlags& flags) {
     return client.status();
   }
   if (flags.json) {
-    PrintJson({{"removed", removed}});
+    cli::PrintJson({{"removed", removed}});
   } else {
     std::printf("%lld checkpoints removed\n", static_cast<long long>(removed));
   }

@@ -7,14 +7,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
+#include "lib/cli/output.h"
+#include "lib/cli/run_path.h"
 #include "lib/config/foreign_code.h"
 #include "lib/config/key_effects.h"
 #include "lib/config/resolved_run.h"
 #include "lib/envs/register_all.h"
 #include "lib/run/run_checkpoint.h"
 #include "services/cli/cli_command.h"
-#include "services/cli/output.h"
-#include "services/cli/run_path.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <yaml-cpp/yaml.h>
@@ -54,7 +54,7 @@ nlohmann::ordered_json ToJson(const YAML::Node& node) {
 constexpr char kRunsFile[] = "config.yaml";
 
 absl::StatusOr<int> Show(const ShowFlags& flags) {
-  const std::string path = IsRunFolder(flags.config) ? absl::StrCat(flags.config, "/", kRunsFile) : flags.config;
+  const std::string path = cli::IsRunFolder(flags.config) ? absl::StrCat(flags.config, "/", kRunsFile) : flags.config;
   TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, config::RunConfig::FromFile(path, flags.overrides));
   // A run's environment is made for this, too; the run may be a stranger's.
   const bool of_run = std::filesystem::path(path).filename() == kRunsFile;
@@ -66,7 +66,7 @@ absl::StatusOr<int> Show(const ShowFlags& flags) {
   TROUPE_RETURN_IF_ERROR(
       config::CheckEffects(run, registry, of_run ? config::FileOf::kRun : config::FileOf::kUser).status());
   if (flags.json) {
-    PrintJson(ToJson(YAML::Load(config.ToYaml())));
+    cli::PrintJson(ToJson(YAML::Load(config.ToYaml())));
   } else {
     std::fputs(config.ToYaml().c_str(), stdout);
   }

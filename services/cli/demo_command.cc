@@ -7,13 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
+#include "lib/cli/next_commands.h"
+#include "lib/cli/socket_folder.h"
 #include "lib/run/episode_video.h"
 #include "lib/storage/file_system.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/evaluate_flags.h"
-#include "services/cli/next_commands.h"
 #include "services/cli/run_command_line.h"
-#include "services/cli/socket_folder.h"
 #include "services/cli/train_flags.h"
 #include <CLI/CLI.hpp>
 
@@ -81,28 +81,28 @@ absl::StatusOr<int> Demo(const DemoFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const DemoNames names, FreeNames(flags));
   // Before the training: nobody waits for a refusal.
   TROUPE_RETURN_IF_ERROR(run::CheckVideoPath(names.video, /*overwrite=*/false).status());
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<SocketFolder> folder, SocketFolder::Make());
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<cli::SocketFolder> folder, cli::SocketFolder::Make());
   TrainFlags train;
   train.config = folder->path() + "/spread.yaml";
   train.overrides = {absl::StrCat("stop.wall_clock=", flags.seconds)};
   train.name = names.run;
   train.directory = flags.directory;
   train.says_next = false;
-  TROUPE_RETURN_IF_ERROR(SocketFolder::Write(train.config, kConfig));
+  TROUPE_RETURN_IF_ERROR(cli::SocketFolder::Write(train.config, kConfig));
   std::printf("three agents learn to cover three landmarks, for %d s\n", flags.seconds);
   std::fflush(stdout);
   TROUPE_ASSIGN_OR_RETURN(const int code, Train(train));
   if (code != 0) return code;
   EvaluateFlags evaluate;
   evaluate.run = absl::StrCat(flags.directory, "/", names.run);
-  if (!ReadEndedRun(evaluate.run).finished) return code;  // a signal ended the training
+  if (!cli::ReadEndedRun(evaluate.run).finished) return code;  // a signal ended the training
   evaluate.video = names.video;
   evaluate.tables = false;
   TROUPE_ASSIGN_OR_RETURN(const int evaluated, Evaluate(evaluate));
   if (evaluated != 0) return evaluated;
-  EndedRun run = ReadEndedRun(evaluate.run);
+  cli::EndedRun run = cli::ReadEndedRun(evaluate.run);
   run.draws = run.has_events = false;  // three lines are enough: there is a video
-  std::fputs(NextCommandsText(OwnSpelling(), run).c_str(), stdout);
+  std::fputs(cli::NextCommandsText(OwnSpelling(), run).c_str(), stdout);
   return 0;
 }
 

@@ -6,14 +6,14 @@
 #include <cstdlib>
 #include <memory>
 
+#include "lib/cli/output.h"
+#include "lib/cli/programs.h"
+#include "lib/cli/socket_folder.h"
 #include "lib/envhost/python_program.h"
 #include "lib/inference/actor.h"
 #include "lib/run/memory_limit.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/machine_checks.h"
-#include "services/cli/output.h"
-#include "services/cli/programs.h"
-#include "services/cli/socket_folder.h"
 #include <CLI/CLI.hpp>
 #include <gnu/libc-version.h>
 #include <nlohmann/json.hpp>
@@ -33,7 +33,7 @@ absl::StatusOr<ProgramAnswer> Ask(const absl::StatusOr<std::string>& program, st
 
 MachineCheck LookForTemporary() {
   const char* wanted = std::getenv("TMPDIR");
-  const absl::StatusOr<std::unique_ptr<SocketFolder>> folder = SocketFolder::Make();
+  const absl::StatusOr<std::unique_ptr<cli::SocketFolder>> folder = cli::SocketFolder::Make();
   return CheckTemporary(folder.ok() ? absl::StatusOr<std::string>((*folder)->path()) : folder.status(),
                         wanted == nullptr ? "" : wanted);
 }
@@ -45,14 +45,14 @@ int64_t MostDescriptors() {
 }
 
 std::vector<MachineCheck> LookAtMachine(const std::string& python) {
-  const absl::StatusOr<std::string> learner = FindLearnerProgram();
+  const absl::StatusOr<std::string> learner = cli::FindLearnerProgram();
   const absl::StatusOr<std::string> interpreter = envhost::FindInterpreter(python);
   const MachineLimits limits = ReadMachineLimits("");
   return {CheckGlibc(gnu_get_libc_version()),
           CheckProcessor(inference::FindKernels(inference::Backend::kAvx512).ok(),
                          inference::FindKernels(inference::Backend::kAvx2).ok()),
           CheckProcessors(limits),
-          CheckMemory(limits, run::FitIntoMemoryLimit(kLearnerBytes)),
+          CheckMemory(limits, run::FitIntoMemoryLimit(cli::kLearnerBytes)),
           CheckDescriptors(MostDescriptors()),
           LookForTemporary(),
           CheckLearner(learner, Ask(learner, {"--version"}), TROUPE_LIBTORCH_VERSION),
@@ -79,7 +79,7 @@ void AddDoctorCommand(CLI::App& app, Action* action) {
     *action = [=]() -> absl::StatusOr<int> {
       const std::vector<MachineCheck> checks = LookAtMachine(*python);
       if (*json) {
-        PrintJson(ChecksJson(checks));
+        cli::PrintJson(ChecksJson(checks));
       } else {
         std::fputs(ChecksText(checks).c_str(), stdout);
       }

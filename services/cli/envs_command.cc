@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "lib/base/status_macros.h"
+#include "lib/cli/env_checks.h"
+#include "lib/cli/output.h"
 #include "lib/config/make_env.h"
 #include "lib/config/resolved_run.h"
 #include "lib/env/conformance.h"
@@ -14,8 +16,6 @@
 #include "lib/env/random_rollout.h"
 #include "lib/envs/mpe/replay.h"
 #include "services/cli/cli_command.h"
-#include "services/cli/env_checks.h"
-#include "services/cli/output.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct EnvFlags : NamedEnv {
+struct EnvFlags : cli::NamedEnv {
   int64_t seed = 0;
   bool json = false;
   // check
@@ -39,7 +39,7 @@ struct EnvFlags : NamedEnv {
 };
 
 absl::StatusOr<config::EnvSettings> ReadSettings(const EnvFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, ConfigOf(flags));
+  TROUPE_ASSIGN_OR_RETURN(const config::RunConfig config, cli::ConfigOf(flags));
   return config::EnvSettingsOf(config);
 }
 
@@ -53,30 +53,30 @@ absl::StatusOr<int> Ls(const std::string& plugin, bool json) {
     }
   };
   if (plugin.empty()) {
-    show(AllEnvs().entries());
+    show(cli::AllEnvs().entries());
   } else {
     TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<const env::EnvPlugin> loaded, config::LoadEnvPlugin(plugin));
     show(loaded->entries());
   }
   if (json) {
-    PrintJson(list);
+    cli::PrintJson(list);
   } else {
-    PrintTable(rows);
+    cli::PrintTable(rows);
   }
   return 0;
 }
 
 absl::StatusOr<int> Check(const EnvFlags& flags) {
-  const env::EnvRegistry registry = AllEnvs();
+  const env::EnvRegistry registry = cli::AllEnvs();
   TROUPE_ASSIGN_OR_RETURN(const config::EnvSettings settings, ReadSettings(flags));
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<envhost::HostPool> pool, config::MakeHostPool(settings));
   env::ConformanceOptions options;
   options.seed = static_cast<uint64_t>(flags.seed);
   options.episodes = flags.episodes;
   options.keep_going = flags.keep_going;
-  TROUPE_ASSIGN_OR_RETURN(const std::string recognized_as, RecognizedAs(settings, registry, pool));
-  if (!flags.json) SayAsItGoes(recognized_as, &options);
-  TROUPE_ASSIGN_OR_RETURN(const env::ConformanceReport report, CheckEnv(settings, registry, pool, options));
+  TROUPE_ASSIGN_OR_RETURN(const std::string recognized_as, cli::RecognizedAs(settings, registry, pool));
+  if (!flags.json) cli::SayAsItGoes(recognized_as, &options);
+  TROUPE_ASSIGN_OR_RETURN(const env::ConformanceReport report, cli::CheckEnv(settings, registry, pool, options));
   const env::ConformanceLine* const broken = report.first_broken();
   if (flags.json) {
     Json rules = Json::object();
@@ -95,13 +95,13 @@ absl::StatusOr<int> Check(const EnvFlags& flags) {
                        {"error", broken->detail},
                        {"advice", env::EnvRuleAdvice(broken->rule)}};
     }
-    PrintJson(out);
+    cli::PrintJson(out);
   } else {
     std::fputs(report.ToString().c_str(), stdout);
-    std::fputs(AdviceText(report).c_str(), stdout);
+    std::fputs(cli::AdviceText(report).c_str(), stdout);
     if (!report.ok()) return 1;
     TROUPE_ASSIGN_OR_RETURN(const auto made, config::MakeEnv(settings, registry, nullptr, pool));
-    std::fputs(ScalingLine(made->spec()).c_str(), stdout);
+    std::fputs(cli::ScalingLine(made->spec()).c_str(), stdout);
   }
   return report.ok() ? 0 : 1;
 }
@@ -150,12 +150,12 @@ absl::StatusOr<int> Replay(const EnvFlags& flags) {
     TROUPE_ASSIGN_OR_RETURN(const bool ok, ReplayFile(path, flags, &list));
     within = within && ok;
   }
-  if (flags.json) PrintJson(list);
+  if (flags.json) cli::PrintJson(list);
   return within ? 0 : 1;
 }
 
 absl::StatusOr<int> Bench(const EnvFlags& flags) {
-  const env::EnvRegistry registry = AllEnvs();
+  const env::EnvRegistry registry = cli::AllEnvs();
   TROUPE_ASSIGN_OR_RETURN(const config::EnvSettings settings, ReadSettings(flags));
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<envhost::HostPool> pool, config::MakeHostPool(settings));
   std::vector<std::unique_ptr<env::MultiAgentEnv>> environments;
@@ -171,28 +171,29 @@ absl::StatusOr<int> Bench(const EnvFlags& flags) {
   TROUPE_RETURN_IF_ERROR(vector->Reset());
   TROUPE_ASSIGN_OR_RETURN(const env::RandomRolloutResult result, env::RandomRollout(*vector, flags.env_steps));
   if (flags.json) {
-    PrintJson({{"name", flags.name},
-               {"env_steps", result.env_steps},
-               {"agent_steps", result.agent_steps},
-               {"episodes", result.episodes},
-               {"elapsed_s", absl::ToDoubleSeconds(result.elapsed)},
-               {"env_steps_per_s", result.env_steps_per_s},
-               {"agent_steps_per_s", result.agent_steps_per_s},
-               {"return_sum", {{"mean", result.return_sum}}},
-               {"return_mean", {{"mean", result.return_mean}}},
-               {"episode_length", {{"mean", result.episode_length}}}});
+    cli::PrintJson({{"name", flags.name},
+                    {"env_steps", result.env_steps},
+                    {"agent_steps", result.agent_steps},
+                    {"episodes", result.episodes},
+                    {"elapsed_s", absl::ToDoubleSeconds(result.elapsed)},
+                    {"env_steps_per_s", result.env_steps_per_s},
+                    {"agent_steps_per_s", result.agent_steps_per_s},
+                    {"return_sum", {{"mean", result.return_sum}}},
+                    {"return_mean", {{"mean", result.return_mean}}},
+                    {"episode_length", {{"mean", result.episode_length}}}});
   } else {
     std::printf("%s, %d environments, random actions, one thread: %s env steps/s, %s agent steps/s\n",
-                flags.name.c_str(), flags.num_envs, WithThousands(static_cast<int64_t>(result.env_steps_per_s)).c_str(),
-                WithThousands(static_cast<int64_t>(result.agent_steps_per_s)).c_str());
-    std::printf("%s episodes: return %.3f summed over agents, length %.1f\n", WithThousands(result.episodes).c_str(),
-                result.return_sum, result.episode_length);
+                flags.name.c_str(), flags.num_envs,
+                cli::WithThousands(static_cast<int64_t>(result.env_steps_per_s)).c_str(),
+                cli::WithThousands(static_cast<int64_t>(result.agent_steps_per_s)).c_str());
+    std::printf("%s episodes: return %.3f summed over agents, length %.1f\n",
+                cli::WithThousands(result.episodes).c_str(), result.return_sum, result.episode_length);
   }
   return 0;
 }
 
 void AddCommonFlags(CLI::App* command, EnvFlags* flags) {
-  AddEnvFlags(command, flags);
+  cli::AddEnvFlags(command, flags);
   command->add_option("--seed", flags->seed, "seed")->capture_default_str()->check(CLI::NonNegativeNumber);
 }
 

@@ -14,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/cli/output.h"
+#include "lib/cli/run_path.h"
 #include "lib/envs/register_all.h"
 #include "lib/learner/episode_stats.h"
 #include "lib/learner/named_values.h"
@@ -28,9 +30,7 @@
 #include "lib/storage/file_system.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/evaluate_flags.h"
-#include "services/cli/output.h"
 #include "services/cli/run_command_line.h"
-#include "services/cli/run_path.h"
 #include "services/common/signals.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -63,7 +63,7 @@ std::string ByPolicy(const rollout::EvaluationResult& result, const config::Reso
 
 void PrintResult(const rollout::EvaluationResult& result, const std::string& checkpoint, bool deterministic,
                  const std::string& by_policy) {
-  std::printf("%s: %s episodes, %s actions\n", checkpoint.c_str(), WithThousands(result.episodes).c_str(),
+  std::printf("%s: %s episodes, %s actions\n", checkpoint.c_str(), cli::WithThousands(result.episodes).c_str(),
               deterministic ? "deterministic" : "sampled");
   std::fputs(by_policy.c_str(), stdout);
   const auto row = [](const std::string& name, const rollout::MeanStd& value) {
@@ -78,7 +78,7 @@ void PrintResult(const rollout::EvaluationResult& result, const std::string& che
   rows.push_back(row("return, mean over agents", result.return_mean));
   for (const rollout::EvaluatedAgent& agent : result.agents) rows.push_back(row(agent.id, agent.episode_return));
   for (const rollout::EvaluatedInfo& info : result.infos) rows.push_back(row("env/" + info.column, info.value));
-  PrintTable(rows);
+  cli::PrintTable(rows);
   std::printf("episode length, mean: %.1f env steps\n", result.episode_length_mean);
 }
 
@@ -186,7 +186,7 @@ absl::Status WriteVideo(const EvaluateFlags& flags, const env::EnvRegistry& regi
 
 /// CANCELLED after a signal.
 absl::Status PlayAndTell(const EvaluateFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.run, flags.directory));
+  TROUPE_ASSIGN_OR_RETURN(const std::string folder, cli::FindRunFolder(flags.run, flags.directory));
   TROUPE_RETURN_IF_ERROR(ActWhereLibTorchIs([&] { return NamesModules(folder + "/config.yaml"); }));
   env::EnvRegistry registry;
   envs::RegisterAllEnvs(registry);

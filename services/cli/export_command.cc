@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
+#include "lib/cli/run_path.h"
 #include "lib/storage/file_system.h"
 #include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/python_half.h"
-#include "services/cli/run_path.h"
 #include <CLI/CLI.hpp>
 
 namespace troupe::services {
@@ -25,7 +25,7 @@ struct ExportFlags {
 };
 
 absl::StatusOr<int> Export(const ExportFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.run, flags.directory));
+  TROUPE_ASSIGN_OR_RETURN(const std::string folder, cli::FindRunFolder(flags.run, flags.directory));
   storage::FileSystem& fs = storage::FileSystem::Posix();
   TROUPE_ASSIGN_OR_RETURN(std::string checkpoint, storage::FindCheckpoint(fs, folder, flags.checkpoint));
   // Python takes a while to start: by then a learner may have removed what the link stands for now.

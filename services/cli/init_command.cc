@@ -16,17 +16,17 @@
 #include "lib/base/clock.h"
 #include "lib/base/exit_code.h"
 #include "lib/base/status_macros.h"
+#include "lib/cli/env_checks.h"
+#include "lib/cli/output.h"
+#include "lib/cli/programs.h"
+#include "lib/cli/starter_config.h"
 #include "lib/config/key_effects.h"
 #include "lib/config/resolved_run.h"
 #include "lib/env/vector_env.h"
 #include "lib/policy/python_callable.h"
 #include "lib/storage/file_system.h"
 #include "services/cli/cli_command.h"
-#include "services/cli/env_checks.h"
-#include "services/cli/output.h"
-#include "services/cli/programs.h"
 #include "services/cli/run_command_line.h"
-#include "services/cli/starter_config.h"
 #include <CLI/CLI.hpp>
 #include <yaml-cpp/yaml.h>
 
@@ -40,7 +40,7 @@ constexpr absl::Duration kCheckTime = absl::Seconds(20);
 constexpr absl::Duration kPlayTime = absl::Seconds(1);
 constexpr double kSameReturn = 1e-6;
 
-struct InitFlags : NamedEnv {
+struct InitFlags : cli::NamedEnv {
   std::string output;
   bool force = false;
 };
@@ -94,7 +94,7 @@ std::string Flow(const YAML::Node& node) {
   if (node.IsNull()) return "null";
   const std::string& text = node.Scalar();
   const bool plain = node.Tag() != "!" && text.find_first_of(",:[]{}#&*!|>'\"%@`\n\t") == std::string::npos;
-  return plain ? text : Quoted(text);
+  return plain ? text : cli::Quoted(text);
 }
 
 /// What of `node` is not in `defaults`, key by key.
@@ -129,7 +129,7 @@ absl::StatusOr<env::EnvSpec> SpecOf(const config::EnvSettings& settings, const e
 }
 
 /// The findings of the check's episodes of random play.
-void TakeEpisodes(const env::ConformanceReport& report, StarterFacts* facts) {
+void TakeEpisodes(const env::ConformanceReport& report, cli::StarterFacts* facts) {
   int64_t shortest = std::numeric_limits<int64_t>::max(), longest = 0, steps = 0;
   bool balanced = true;
   for (const env::PlayedEpisode& episode : report.ended) {
@@ -176,10 +176,10 @@ absl::StatusOr<double> EnvStepsPerSecond(const config::EnvSettings& settings, co
 }
 
 /// The environment as a command line names it.
-std::string Arguments(const NamedEnv& named) {
-  std::string text = ShellQuoted(named.name);
+std::string Arguments(const cli::NamedEnv& named) {
+  std::string text = cli::ShellQuoted(named.name);
   const auto add = [&text](const char* flag, const std::string& value) {
-    if (!value.empty()) absl::StrAppend(&text, " ", flag, " ", ShellQuoted(value));
+    if (!value.empty()) absl::StrAppend(&text, " ", flag, " ", cli::ShellQuoted(value));
   };
   add("--plugin", named.plugin);
   add("--python", named.python);
@@ -232,19 +232,19 @@ absl::StatusOr<int> Init(InitFlags flags) {
   }
   std::error_code error;
   if (!flags.force && fs::exists(path, error)) return IsThere(path);
-  const env::EnvRegistry registry = AllEnvs();
-  TROUPE_ASSIGN_OR_RETURN(config::RunConfig config, ConfigOf(flags));
+  const env::EnvRegistry registry = cli::AllEnvs();
+  TROUPE_ASSIGN_OR_RETURN(config::RunConfig config, cli::ConfigOf(flags));
   TROUPE_ASSIGN_OR_RETURN(config::EnvSettings settings, config::EnvSettingsOf(config));
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<envhost::HostPool> pool, config::MakeHostPool(settings));
-  StarterFacts facts;
+  cli::StarterFacts facts;
   facts.spelled = flags.name;
   TROUPE_ASSIGN_OR_RETURN(facts.spec, SpecOf(settings, registry, pool));
   const bool is_told = !settings.wrappers.resize.empty() || settings.wrappers.grayscale;
-  const std::vector<std::string> smaller = is_told ? std::vector<std::string>() : SmallerImages(facts.spec);
+  const std::vector<std::string> smaller = is_told ? std::vector<std::string>() : cli::SmallerImages(facts.spec);
   if (!smaller.empty()) {
     facts.shrinks_images = true;
     flags.overrides.insert(flags.overrides.end(), smaller.begin(), smaller.end());
-    TROUPE_ASSIGN_OR_RETURN(config, ConfigOf(flags));
+    TROUPE_ASSIGN_OR_RETURN(config, cli::ConfigOf(flags));
     TROUPE_ASSIGN_OR_RETURN(settings, config::EnvSettingsOf(config));
     TROUPE_ASSIGN_OR_RETURN(facts.spec, SpecOf(settings, registry, pool));
   }
@@ -252,12 +252,12 @@ absl::StatusOr<int> Init(InitFlags flags) {
 
   options.max_time = kCheckTime;
   options.may_differ = true;  // training needs no episode twice
-  SayAsItGoes(pool == nullptr ? "" : pool->recognized_as(), &options);
+  cli::SayAsItGoes(pool == nullptr ? "" : pool->recognized_as(), &options);
   if (!smaller.empty()) std::printf("its images are large, added: %s\n", absl::StrJoin(smaller, ", ").c_str());
-  TROUPE_ASSIGN_OR_RETURN(const env::ConformanceReport report, CheckEnv(settings, registry, pool, options));
+  TROUPE_ASSIGN_OR_RETURN(const env::ConformanceReport report, cli::CheckEnv(settings, registry, pool, options));
   if (report.first_broken_but(env::EnvRule::kDeterminism) != nullptr) {
-    std::printf("%s%s is not written\n  check     %s envs check %s\n", AdviceText(report).c_str(), path.c_str(),
-                ShellQuoted(OwnSpelling()).c_str(), Arguments(flags).c_str());
+    std::printf("%s%s is not written\n  check     %s envs check %s\n", cli::AdviceText(report).c_str(), path.c_str(),
+                cli::ShellQuoted(OwnSpelling()).c_str(), Arguments(flags).c_str());
     return 1;
   }
   std::printf("%s: %lld episodes, %s env steps of random play%s (troupe envs check)\n",
@@ -265,17 +265,17 @@ absl::StatusOr<int> Init(InitFlags flags) {
               : report.complete       ? "every rule holds"
               : report.env_steps == 0 ? "warning: no rule was tried"
                                       : "no rule was broken",
-              static_cast<long long>(report.episodes()), WithThousands(report.env_steps).c_str(),
+              static_cast<long long>(report.episodes()), cli::WithThousands(report.env_steps).c_str(),
               report.complete ? "" : absl::StrCat(" in ", absl::FormatDuration(kCheckTime)).c_str());
   TakeEpisodes(report, &facts);
   TROUPE_ASSIGN_OR_RETURN(facts.env_steps_per_s, EnvStepsPerSecond(settings, registry, pool));
   const fs::path folder = fs::absolute(path, error).parent_path();
   TROUPE_ASSIGN_OR_RETURN(facts.env_yaml, EnvYaml(flags, config, folder));
-  std::fputs(FactsText(facts).c_str(), stdout);
-  std::fputs(ScalingLine(facts.spec).c_str(), stdout);
-  TROUPE_RETURN_IF_ERROR(WriteConfig(path, StarterYaml(facts, path), flags.force, registry));
-  std::printf("wrote %s\n  train     %s train %s\n", path.c_str(), ShellQuoted(OwnSpelling()).c_str(),
-              ShellQuoted(path).c_str());
+  std::fputs(cli::FactsText(facts).c_str(), stdout);
+  std::fputs(cli::ScalingLine(facts.spec).c_str(), stdout);
+  TROUPE_RETURN_IF_ERROR(WriteConfig(path, cli::StarterYaml(facts, path), flags.force, registry));
+  std::printf("wrote %s\n  train     %s train %s\n", path.c_str(), cli::ShellQuoted(OwnSpelling()).c_str(),
+              cli::ShellQuoted(path).c_str());
   return 0;
 }
 
@@ -285,7 +285,7 @@ void AddInitCommand(CLI::App& app, Action* action) {
   const auto flags = std::make_shared<InitFlags>();
   CLI::App* init = app.add_subcommand(
       "init", "Check an environment and write a short configuration that trains it. Runs the environment's code.");
-  AddEnvFlags(init, flags.get());
+  cli::AddEnvFlags(init, flags.get());
   init->add_option("--output", flags->output, "the file (default: the environment's name with .yaml, here)");
   init->add_flag("--force", flags->force, "replace the file where it is there");
   init->footer(

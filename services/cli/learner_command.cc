@@ -1,7 +1,7 @@
 // troupe learner: becomes troupe-learner. main does so before the command line is parsed; this is for `troupe --help`.
 
+#include "lib/cli/programs.h"
 #include "services/cli/cli_command.h"
-#include "services/cli/programs.h"
 #include <CLI/CLI.hpp>
 
 namespace troupe::services {
@@ -12,7 +12,7 @@ void AddLearnerCommand(CLI::App& app, Action* action) {
   learner->allow_extras();
   learner->footer(
       "Example: troupe learner examples/simple_spread_mappo.yaml --listen 0.0.0.0:50051 --insecure-plaintext-network");
-  learner->callback([=] { *action = [=]() -> absl::StatusOr<int> { return ExecLearner(learner->remaining()); }; });
+  learner->callback([=] { *action = [=]() -> absl::StatusOr<int> { return cli::ExecLearner(learner->remaining()); }; });
 }
 
 }  // namespace troupe::services

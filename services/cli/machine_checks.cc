@@ -11,8 +11,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "lib/base/log.h"
+#include "lib/cli/programs.h"
 #include "lib/rpc/door/admission.h"
-#include "services/cli/programs.h"
 #include "services/torch_launcher/find_libtorch.h"
 #include <nlohmann/json.hpp>
 
@@ -151,7 +151,7 @@ MachineCheck CheckDescriptors(int64_t most) {
 }
 
 MachineCheck CheckMemory(const MachineLimits& limits, const absl::Status& fits) {
-  MachineCheck check{"memory", Verdict::kOk, "", absl::StrCat(Mebibytes(kLearnerBytes), " for a small run"), ""};
+  MachineCheck check{"memory", Verdict::kOk, "", absl::StrCat(Mebibytes(cli::kLearnerBytes), " for a small run"), ""};
   std::vector<std::string> told;
   int64_t least = INT64_MAX;
   if (limits.available_bytes) told.push_back(absl::StrCat(Mebibytes(*limits.available_bytes), " free"));
@@ -160,7 +160,7 @@ MachineCheck CheckMemory(const MachineLimits& limits, const absl::Status& fits) 
   if (limits.limit_bytes) least = std::min(least, *limits.limit_bytes);
   if (!fits.ok()) told.push_back(std::string(fits.message()));
   check.got = told.empty() ? "the kernel does not say" : absl::StrJoin(told, ", ");
-  if (fits.ok() && least >= kLearnerBytes) return check;
+  if (fits.ok() && least >= cli::kLearnerBytes) return check;
   check.verdict = Verdict::kFailed;
   check.remedy = fits.ok() ? "end other programs, or give the container more memory" : "a higher limit (ulimit -v)";
   return check;

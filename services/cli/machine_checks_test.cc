@@ -1,7 +1,7 @@
 #include "services/cli/machine_checks.h"
 
-#include "services/cli/programs.h"
-#include "services/torch_launcher/testing/made_up_folder.h"
+#include "lib/base/testing/made_up_folder.h"
+#include "lib/cli/programs.h"
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -58,7 +58,7 @@ TEST(MachineChecksTest, TheLearnerSaysWhichLibTorchItLoads) {
 }
 
 TEST(MachineChecksTest, OfAWheelTheRemedyNamesItsExtra) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   folder.Write("site/troupe/__init__.py", "");
   const MachineCheck missing =
       CheckLearner(folder / "site/troupe/bin/troupe-learner", Answer(kExited1, "no LibTorch\n"), "2.11.0");
@@ -99,10 +99,10 @@ TEST(MachineChecksTest, DescriptorsAreCountedInWorkers) {
 TEST(MachineChecksTest, TheLeastMemoryCounts) {
   MachineLimits limits;
   EXPECT_EQ(CheckMemory(limits, absl::OkStatus()).verdict, Verdict::kOk) << "nobody says how much there is";
-  limits.available_bytes = kLearnerBytes;
+  limits.available_bytes = cli::kLearnerBytes;
   EXPECT_EQ(CheckMemory(limits, absl::OkStatus()).verdict, Verdict::kOk);
   EXPECT_EQ(CheckMemory(limits, absl::ResourceExhaustedError("too little")).verdict, Verdict::kFailed);
-  limits.limit_bytes = kLearnerBytes - 1;
+  limits.limit_bytes = cli::kLearnerBytes - 1;
   const MachineCheck check = CheckMemory(limits, absl::OkStatus());
   EXPECT_EQ(check.verdict, Verdict::kFailed);
   EXPECT_EQ(check.got, "640 MiB free, at most 639 MiB (control group)");
@@ -160,7 +160,7 @@ TEST(MachineChecksTest, TheTextSaysWhatHelps) {
 class MachineLimitsTest : public testing::Test {
  protected:
   void Write(const std::string& name, const std::string& text) const { made_up_.Write(name.substr(1), text); }
-  const MadeUpFolder made_up_;
+  const base::MadeUpFolder made_up_;
   const std::string& root_ = made_up_.root();
 };
 

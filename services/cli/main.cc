@@ -4,10 +4,10 @@
 #include <string>
 
 #include "lib/base/log.h"
+#include "lib/cli/programs.h"
 #include "lib/run/memory_limit.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/completion.h"
-#include "services/cli/programs.h"
 #include "services/cli/run_command_line.h"
 
 namespace {
@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   troupe::base::InitLogging("troupe", "info");
   // The learner is another program with flags of its own; they are passed on as they are.
   if (argc >= 2 && std::string(argv[1]) == "learner") {
-    const absl::Status status = troupe::services::ExecLearner({argv + 2, argv + argc});
+    const absl::Status status = troupe::cli::ExecLearner({argv + 2, argv + argc});
     return troupe::services::FailedWith("troupe", status);
   }
   return troupe::services::RunCommandLine(argc, argv, "troupe", &AddCommands);

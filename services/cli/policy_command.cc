@@ -9,6 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/cli/learner_target.h"
+#include "lib/cli/output.h"
 #include "lib/config/parse_policy_mapping.h"
 #include "lib/policy/policy_change.h"
 #include "lib/policy/policy_table.h"
@@ -19,8 +21,6 @@
 #include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
-#include "services/cli/learner_target.h"
-#include "services/cli/output.h"
 #include "services/cli/transport_flags.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -58,8 +58,8 @@ struct Policies {
   std::string checkpoint;  ///< that told it; empty: a learner did
 };
 
-absl::StatusOr<Policies> AskLearner(const ControlFlags& flags, const LearnerTarget& target) {
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::MonitorClient> client, OpenMonitor(target, flags.security));
+absl::StatusOr<Policies> AskLearner(const ControlFlags& flags, const cli::LearnerTarget& target) {
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::MonitorClient> client, cli::OpenMonitor(target, flags.security));
   TROUPE_ASSIGN_OR_RETURN(rpc::PoliciesAnswer answer, client->Policies(absl::Seconds(flags.timeout_s)));
   if (answer.table_json.empty()) return Policies{std::move(answer.listing), "", ""};
   TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, policy::PolicyTableFromJson(answer.table_json));
@@ -79,7 +79,7 @@ absl::StatusOr<Policies> ReadCheckpoint(const std::string& folder) {
 
 /// For who only looks: a run that nobody trains tells of its policies, too.
 absl::StatusOr<Policies> Look(const ControlFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
+  TROUPE_ASSIGN_OR_RETURN(const cli::LearnerTarget target, cli::FindLearner(flags.target, flags.directory));
   absl::StatusOr<Policies> told = AskLearner(flags, target);
   const bool nobody = absl::IsUnavailable(told.status()) && !target.folder.empty() && !target.elsewhere();
   return nobody ? ReadCheckpoint(target.folder) : std::move(told);
@@ -92,13 +92,13 @@ void PrintMoment(const Policies& policies) {
 }
 
 /// Nobody trains the run, as OpenControl says, and its folder is here.
-bool IsStopped(const LearnerTarget& target, const absl::Status& control) {
+bool IsStopped(const cli::LearnerTarget& target, const absl::Status& control) {
   return absl::IsUnavailable(control) && !target.folder.empty() && !target.elsewhere();
 }
 
 absl::StatusOr<int> Change(const ControlFlags& flags, const policy::PolicyChange& change) {
-  TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
-  const absl::StatusOr<std::unique_ptr<rpc::ControlClient>> client = OpenControl(target, flags.command);
+  TROUPE_ASSIGN_OR_RETURN(const cli::LearnerTarget target, cli::FindLearner(flags.target, flags.directory));
+  const absl::StatusOr<std::unique_ptr<rpc::ControlClient>> client = cli::OpenControl(target, flags.command);
   const bool needs_no_learner =
       std::holds_alternative<policy::RemovePolicy>(change) || std::holds_alternative<policy::SetMapping>(change);
   run::StoppedChange done;
@@ -109,7 +109,7 @@ absl::StatusOr<int> Change(const ControlFlags& flags, const policy::PolicyChange
     TROUPE_ASSIGN_OR_RETURN(done.revision, (*client)->ChangePolicies(change, absl::Seconds(flags.timeout_s)));
   }
   if (flags.json) {
-    PrintJson({{"revision", done.revision}});
+    cli::PrintJson({{"revision", done.revision}});
   } else {
     std::printf("done, %sthe policies are at revision %lld\n",
                 done.checkpoint.empty() ? "" : absl::StrCat("in ", base::LogSafe(done.checkpoint), ": ").c_str(),
@@ -151,7 +151,7 @@ nlohmann::ordered_json ToJson(const rpc::PolicyListing& listing) {
 absl::StatusOr<int> List(const ControlFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const Policies policies, Look(flags));
   if (flags.json) {
-    PrintJson(policies.json.empty() ? ToJson(policies.listing) : nlohmann::ordered_json::parse(policies.json));
+    cli::PrintJson(policies.json.empty() ? ToJson(policies.listing) : nlohmann::ordered_json::parse(policies.json));
     return 0;
   }
   std::vector<std::vector<std::string>> rows = {{"policy", "class", "trains", "part", "since revision"}};
@@ -160,7 +160,7 @@ absl::StatusOr<int> List(const ControlFlags& flags) {
                     absl::StrCat(policy.since)});
   }
   PrintMoment(policies);
-  PrintTable(rows);
+  cli::PrintTable(rows);
   return 0;
 }
 
@@ -187,17 +187,17 @@ absl::StatusOr<int> ShowMapping(const ControlFlags& flags) {
     }
   }
   if (flags.json) {
-    PrintJson(json);
+    cli::PrintJson(json);
   } else {
     PrintMoment(told);
-    PrintTable(rows);
+    cli::PrintTable(rows);
   }
   return 0;
 }
 
 absl::StatusOr<int> SetMapping(const ControlFlags& flags, const std::string& yaml) {
-  TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
-  const absl::Status control = OpenControl(target, flags.command).status();
+  TROUPE_ASSIGN_OR_RETURN(const cli::LearnerTarget target, cli::FindLearner(flags.target, flags.directory));
+  const absl::Status control = cli::OpenControl(target, flags.command).status();
   if (!control.ok() && !IsStopped(target, control)) return control;  // before an error of a run that cannot be asked
   TROUPE_ASSIGN_OR_RETURN(const Policies policies, Look(flags));
   TROUPE_ASSIGN_OR_RETURN(std::vector<policy::MappingRule> rules,

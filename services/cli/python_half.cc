@@ -15,8 +15,8 @@
 #include "absl/strings/string_view.h"
 #include "lib/base/exit_code.h"
 #include "lib/base/status_macros.h"
+#include "lib/cli/programs.h"
 #include "lib/envhost/python_program.h"
-#include "services/cli/programs.h"
 
 namespace troupe::services {
 namespace {
@@ -39,7 +39,7 @@ constexpr char kLibraryVariable[] = "TROUPE_ACTING_LIBRARY";
 /// libtroupe_acting.so of the build tree that this program lies in. Empty: it is installed, or in a bundle, whose
 /// Python package has one of its own.
 std::string BuiltLibrary() {
-  const std::filesystem::path folder = std::filesystem::path(OwnPath()).parent_path();
+  const std::filesystem::path folder = std::filesystem::path(cli::OwnPath()).parent_path();
   if (folder.filename() != "cli" || folder.parent_path().filename() != "services") return "";
   const std::filesystem::path library = folder.parent_path().parent_path() / "lib/acting/libtroupe_acting.so";
   std::error_code error;

@@ -8,13 +8,13 @@
 #include "lib/base/log.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
+#include "lib/cli/learner_target.h"
+#include "lib/cli/output.h"
+#include "lib/cli/query_agents.h"
+#include "lib/cli/query_text.h"
 #include "lib/rpc/serve/query_client.h"
 #include "lib/run/checkpoint_engine.h"
 #include "services/cli/cli_command.h"
-#include "services/cli/learner_target.h"
-#include "services/cli/output.h"
-#include "services/cli/query_agents.h"
-#include "services/cli/query_text.h"
 #include "services/cli/run_command_line.h"
 #include "services/cli/transport_flags.h"
 #include <CLI/CLI.hpp>
@@ -98,15 +98,15 @@ absl::StatusOr<std::unique_ptr<Answerer>> OpenCheckpoint(const QueryFlags& flags
 }
 
 absl::StatusOr<std::unique_ptr<Answerer>> FindAnswerer(const QueryFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
+  TROUPE_ASSIGN_OR_RETURN(const cli::LearnerTarget target, cli::FindLearner(flags.target, flags.directory));
   if (!flags.checkpoint.empty()) {
     if (!target.folder.empty()) return OpenCheckpoint(flags, target.folder);
     return absl::InvalidArgumentError(absl::StrCat(
         "--checkpoint: expected a run's folder or name beside it, got the address \"", target.address, "\""));
   }
   const bool is_here = !target.folder.empty() && !target.elsewhere();
-  if (is_here && (target.address.empty() || !IsTrained(target))) return OpenCheckpoint(flags, target.folder);
-  TROUPE_ASSIGN_OR_RETURN(const std::string address, ReachableAddress(target));
+  if (is_here && (target.address.empty() || !cli::IsTrained(target))) return OpenCheckpoint(flags, target.folder);
+  TROUPE_ASSIGN_OR_RETURN(const std::string address, cli::ReachableAddress(target));
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<rpc::QueryClient> client, rpc::QueryClient::Create(address, flags.security));
   return std::make_unique<Server>(std::move(client), absl::Seconds(flags.timeout_s));
 }
@@ -117,7 +117,7 @@ void PrintMoment(const Answerer& answerer) {
 }
 
 void Print(const serving::PolicyActions& actions) {
-  const nlohmann::ordered_json json = ActionsJson(actions);
+  const nlohmann::ordered_json json = cli::ActionsJson(actions);
   std::printf("policy %s, weights version %lld of learner epoch %llu\n",
               base::TerminalSafe(actions.policy_id.value()).c_str(), static_cast<long long>(actions.version.n),
               static_cast<unsigned long long>(actions.version.learner_epoch));
@@ -129,7 +129,7 @@ void Print(const serving::PolicyActions& actions) {
                      absl::StrCat(actions.logp[row])});
     if (remembers) table.back().push_back(json["state_out"][row].dump());
   }
-  PrintTable(table);
+  cli::PrintTable(table);
 }
 
 void Print(const serving::PolicyDescriptions& run) {
@@ -142,7 +142,7 @@ void Print(const serving::PolicyDescriptions& run) {
                      base::LogSafe(policy.action_space), policy.needs_agent_slots ? "needed" : "not needed",
                      agents.empty() ? "none" : base::LogSafe(base::FewOf(agents, kMaxAgents))});
   }
-  PrintTable(table);
+  cli::PrintTable(table);
 }
 
 absl::StatusOr<int> Describe(const QueryFlags& flags, Answerer& answerer) {
@@ -150,7 +150,7 @@ absl::StatusOr<int> Describe(const QueryFlags& flags, Answerer& answerer) {
   if (!flags.policy.empty()) ids.emplace_back(flags.policy);
   TROUPE_ASSIGN_OR_RETURN(const serving::PolicyDescriptions run, answerer.DescribePolicies(ids));
   if (flags.json) {
-    PrintJson(DescriptionsJson(run));
+    cli::PrintJson(cli::DescriptionsJson(run));
   } else {
     PrintMoment(answerer);
     Print(run);
@@ -159,22 +159,22 @@ absl::StatusOr<int> Describe(const QueryFlags& flags, Answerer& answerer) {
 }
 
 /// Whom to ask. The server need not be asked for it where the command line says it all.
-absl::StatusOr<AskedPolicy> Resolve(const QueryFlags& flags, Answerer& answerer, int64_t rows) {
+absl::StatusOr<cli::AskedPolicy> Resolve(const QueryFlags& flags, Answerer& answerer, int64_t rows) {
   if (!flags.policy.empty() && flags.agents.empty())
-    return AskedPolicy{policy::PolicyId(flags.policy), flags.agent_slots};
+    return cli::AskedPolicy{policy::PolicyId(flags.policy), flags.agent_slots};
   std::vector<policy::PolicyId> ids;
   if (!flags.policy.empty()) ids.emplace_back(flags.policy);
   TROUPE_ASSIGN_OR_RETURN(const serving::PolicyDescriptions run, answerer.DescribePolicies(ids));
-  TROUPE_ASSIGN_OR_RETURN(AskedPolicy asked, ResolveAgents(run, flags.policy, flags.agents, rows));
+  TROUPE_ASSIGN_OR_RETURN(cli::AskedPolicy asked, cli::ResolveAgents(run, flags.policy, flags.agents, rows));
   if (!flags.agent_slots.empty()) asked.agent_slots = flags.agent_slots;
   return asked;
 }
 
 /// What was given beside the observations, as many rows; none where it was not given.
-absl::StatusOr<RowsText> ParseBeside(const std::string& flag, const std::string& json, tensor::DType dtype,
-                                     const RowsText& obs) {
-  if (json.empty()) return RowsText();
-  TROUPE_ASSIGN_OR_RETURN(RowsText text, ParseRows(flag, json, dtype));
+absl::StatusOr<cli::RowsText> ParseBeside(const std::string& flag, const std::string& json, tensor::DType dtype,
+                                          const cli::RowsText& obs) {
+  if (json.empty()) return cli::RowsText();
+  TROUPE_ASSIGN_OR_RETURN(cli::RowsText text, cli::ParseRows(flag, json, dtype));
   if (text.rows == obs.rows) return text;
   return absl::InvalidArgumentError(absl::StrCat(flag, ": ", text.rows, " rows, expected ", obs.rows, " as in --obs"));
 }
@@ -186,17 +186,17 @@ absl::StatusOr<int> Query(const QueryFlags& flags) {
   }
   serving::QueryRows rows;
   rows.obs_dtype = flags.obs_dtype == "uint8" ? tensor::DType::kUint8 : tensor::DType::kFloat32;
-  TROUPE_ASSIGN_OR_RETURN(const RowsText obs, ParseRows("--obs", flags.obs, rows.obs_dtype));
+  TROUPE_ASSIGN_OR_RETURN(const cli::RowsText obs, cli::ParseRows("--obs", flags.obs, rows.obs_dtype));
   rows.rows = obs.rows;
   rows.obs = absl::MakeConstSpan(reinterpret_cast<const std::byte*>(obs.bytes.data()), obs.bytes.size());
-  TROUPE_ASSIGN_OR_RETURN(const RowsText mask,
+  TROUPE_ASSIGN_OR_RETURN(const cli::RowsText mask,
                           ParseBeside("--action-mask", flags.action_mask, tensor::DType::kUint8, obs));
-  TROUPE_ASSIGN_OR_RETURN(const RowsText state,
+  TROUPE_ASSIGN_OR_RETURN(const cli::RowsText state,
                           ParseBeside("--state-in", flags.state_in, tensor::DType::kFloat32, obs));
   rows.state_in = absl::MakeConstSpan(reinterpret_cast<const std::byte*>(state.bytes.data()), state.bytes.size());
   rows.action_mask = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(mask.bytes.data()), mask.bytes.size());
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<Answerer> answerer, FindAnswerer(flags));
-  TROUPE_ASSIGN_OR_RETURN(const AskedPolicy asked, Resolve(flags, *answerer, rows.rows));
+  TROUPE_ASSIGN_OR_RETURN(const cli::AskedPolicy asked, Resolve(flags, *answerer, rows.rows));
   rows.policy_id = asked.policy_id;
   rows.agent_slots = asked.agent_slots;
   serving::ActionQuery query;
@@ -204,7 +204,7 @@ absl::StatusOr<int> Query(const QueryFlags& flags) {
   query.policies.push_back(rows);
   TROUPE_ASSIGN_OR_RETURN(const serving::ActionAnswer answer, answerer->ComputeActions(query));
   if (flags.json) {
-    PrintJson(ActionsJson(answer[0]));
+    cli::PrintJson(cli::ActionsJson(answer[0]));
   } else {
     PrintMoment(*answerer);
     Print(answer[0]);

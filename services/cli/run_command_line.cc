@@ -5,12 +5,12 @@
 
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
+#include "lib/cli/programs.h"
+#include "lib/cli/usage_error.h"
 #include "lib/config/run_config.h"
 #include "lib/config/torch_modules.h"
 #include "lib/policy/module_reader.h"
-#include "services/cli/programs.h"
 #include "services/common/build_facts.h"
-#include "services/common/usage_error.h"
 #include <CLI/CLI.hpp>
 
 namespace troupe::services {
@@ -64,7 +64,7 @@ int RunCommandLine(int argc, char** argv, const std::string& program,
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return Fail(program, UsageError(app, error), ExitCode::kUsage);
+    return Fail(program, cli::UsageError(app, error), ExitCode::kUsage);
   }
   const absl::StatusOr<int> code = action();
   return code.ok() ? *code : FailedWith(program, code.status());
@@ -72,7 +72,7 @@ int RunCommandLine(int argc, char** argv, const std::string& program,
 
 absl::Status ActWhereLibTorchIs(absl::FunctionRef<bool()> modules) {
   if (policy::FindModuleReader() != nullptr || !modules()) return absl::OkStatus();
-  return ExecLearner(OwnArguments());
+  return cli::ExecLearner(OwnArguments());
 }
 
 bool NamesModules(const std::string& path, const std::vector<std::string>& overrides) {

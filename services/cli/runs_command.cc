@@ -20,14 +20,14 @@
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/cli/output.h"
+#include "lib/cli/run_curves.h"
+#include "lib/cli/run_path.h"
+#include "lib/cli/run_record.h"
+#include "lib/cli/run_selection.h"
 #include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
-#include "services/cli/output.h"
 #include "services/cli/python_half.h"
-#include "services/cli/run_curves.h"
-#include "services/cli/run_path.h"
-#include "services/cli/run_record.h"
-#include "services/cli/run_selection.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -71,7 +71,7 @@ std::string Took(std::optional<double> seconds) {
   return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
-Json RecordJson(const RunRecord& run) {
+Json RecordJson(const cli::RunRecord& run) {
   return {{"name", run.name},
           {"path", run.path},
           {"state", run.state},
@@ -95,8 +95,8 @@ bool Sorts(const std::optional<double>& a, const std::optional<double>& b) {
   return a && *a > *b;
 }
 
-void SortRuns(const std::string& by, std::vector<RunRecord>* runs) {
-  const auto comes_first = [&by](const RunRecord& a, const RunRecord& b) {
+void SortRuns(const std::string& by, std::vector<cli::RunRecord>* runs) {
+  const auto comes_first = [&by](const cli::RunRecord& a, const cli::RunRecord& b) {
     if (by == "name") return a.name < b.name;
     if (by == "env_steps") return a.env_steps > b.env_steps;
     if (by == "return") return Sorts(a.return_sum, b.return_sum);
@@ -106,7 +106,7 @@ void SortRuns(const std::string& by, std::vector<RunRecord>* runs) {
   std::stable_sort(runs->begin(), runs->end(), comes_first);
 }
 
-void SayProblems(const RunRecord& run) {
+void SayProblems(const cli::RunRecord& run) {
   for (const std::string& problem : run.problems) {
     std::fprintf(stderr, "troupe: %s: %s\n", base::TerminalSafe(run.name).c_str(),
                  base::TerminalSafe(problem, 300).c_str());
@@ -118,11 +118,11 @@ void LeaveOut(const std::string& name, const std::string& why) {
                base::TerminalSafe(why, 400).c_str());
 }
 
-void SayNotListed(const RunListing& listing, const RunsFlags& flags) {
-  for (const LeftOut& each : NotListed(listing, flags.directory)) LeaveOut(each.name, each.why);
+void SayNotListed(const cli::RunListing& listing, const RunsFlags& flags) {
+  for (const cli::LeftOut& each : cli::NotListed(listing, flags.directory)) LeaveOut(each.name, each.why);
 }
 
-void SayOthers(const RunListing& listing) {
+void SayOthers(const cli::RunListing& listing) {
   if (listing.num_others == 0) return;
   std::string names;
   for (const std::string& other : listing.others) {
@@ -134,27 +134,27 @@ void SayOthers(const RunListing& listing) {
                    : "");
 }
 
-void PrintLs(const RunListing& listing) {
+void PrintLs(const cli::RunListing& listing) {
   std::vector<std::vector<std::string>> rows = {
       {"run", "state", "environment", "algorithm", "seed", "env steps", "return", "best", "took", "written"}};
-  for (const RunRecord& run : listing.runs) {
+  for (const cli::RunRecord& run : listing.runs) {
     rows.push_back({run.name, run.state, OrDash(run.Key("env.name")), OrDash(run.Key("algorithm.name")),
-                    OrDash(run.Key("seed")), WithThousands(run.env_steps), TwoDigits(run.return_sum),
+                    OrDash(run.Key("seed")), cli::WithThousands(run.env_steps), TwoDigits(run.return_sum),
                     TwoDigits(run.best_return), Took(run.wall_clock_s),
                     absl::StrCat(Age(base::Clock::Real().WallNow() - run.written), " ago")});
   }
-  PrintTable(rows);
+  cli::PrintTable(rows);
   std::fflush(stdout);
-  for (const RunRecord& run : listing.runs) SayProblems(run);
+  for (const cli::RunRecord& run : listing.runs) SayProblems(run);
 }
 
 absl::StatusOr<int> Ls(const RunsFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(RunListing listing, ListRuns(flags.directory));
+  TROUPE_ASSIGN_OR_RETURN(cli::RunListing listing, cli::ListRuns(flags.directory));
   SortRuns(flags.sort, &listing.runs);
   if (flags.json) {
     Json list = Json::array();
-    for (const RunRecord& run : listing.runs) list.push_back(RecordJson(run));
-    PrintJson(list);
+    for (const cli::RunRecord& run : listing.runs) list.push_back(RecordJson(run));
+    cli::PrintJson(list);
   } else {
     PrintLs(listing);
   }
@@ -164,15 +164,15 @@ absl::StatusOr<int> Ls(const RunsFlags& flags) {
 }
 
 absl::StatusOr<int> Show(const RunsFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.runs[0], flags.directory));
-  RunRecord run = ReadRun(folder);
+  TROUPE_ASSIGN_OR_RETURN(const std::string folder, cli::FindRunFolder(flags.runs[0], flags.directory));
+  cli::RunRecord run = cli::ReadRun(folder);
   const auto checkpoints = storage::ListCheckpoints(storage::FileSystem::Posix(), folder);
   Json saved = Json::array();
   std::vector<std::string> saved_words;
   if (checkpoints.ok()) {
     for (const storage::CheckpointEntry& entry : *checkpoints) {
       saved.push_back({{"env_steps", entry.env_steps}, {"latest", entry.is_latest}, {"best", entry.is_best}});
-      saved_words.push_back(absl::StrCat(WithThousands(entry.env_steps), entry.is_latest ? " (latest)" : "",
+      saved_words.push_back(absl::StrCat(cli::WithThousands(entry.env_steps), entry.is_latest ? " (latest)" : "",
                                          entry.is_best ? " (best)" : ""));
     }
   } else {
@@ -183,7 +183,7 @@ absl::StatusOr<int> Show(const RunsFlags& flags) {
     json["config"] = run.keys;
     json["checkpoints"] = saved;
     json["last_line"] = run.last_line.empty() ? Json() : Json::parse(run.last_line, nullptr, false);
-    PrintJson(json);
+    cli::PrintJson(json);
     return 0;
   }
   std::vector<std::vector<std::string>> rows = {
@@ -192,15 +192,16 @@ absl::StatusOr<int> Show(const RunsFlags& flags) {
                              run.reason.empty() ? "" : absl::StrCat(": ", run.reason))},
       {"environment", OrDash(run.Key("env.name"))},
       {"algorithm", absl::StrCat(OrDash(run.Key("algorithm.name")), ", seed ", OrDash(run.Key("seed")))},
-      {"trained", absl::StrCat(WithThousands(run.env_steps), " env steps, ", WithThousands(run.updates), " updates, ",
-                               WithThousands(run.episodes), " episodes in ", Took(run.wall_clock_s))},
+      {"trained",
+       absl::StrCat(cli::WithThousands(run.env_steps), " env steps, ", cli::WithThousands(run.updates), " updates, ",
+                    cli::WithThousands(run.episodes), " episodes in ", Took(run.wall_clock_s))},
       {"return",
        absl::StrCat(TwoDigits(run.return_sum), ", sum over agents, of the last 100 episodes; best ",
                     TwoDigits(run.best_return), run.best_by.empty() ? "" : absl::StrCat(" by ", run.best_by))},
       {"checkpoints", OrDash(absl::StrJoin(saved_words, ", "))},
       {"written", absl::StrCat(Age(base::Clock::Real().WallNow() - run.written), " ago")}};
-  for (const auto& [key, value] : WrittenKeys(run)) rows.push_back({key, value});
-  PrintTable(rows);
+  for (const auto& [key, value] : cli::WrittenKeys(run)) rows.push_back({key, value});
+  cli::PrintTable(rows);
   std::fflush(stdout);
   SayProblems(run);
   return 0;
@@ -211,42 +212,42 @@ struct Series {
   std::string label;
   std::string metric;
   std::vector<std::string> names;
-  std::vector<Curve> curves;
+  std::vector<cli::Curve> curves;
 };
 
-absl::StatusOr<std::vector<RunRecord>> RecordsOf(const RunsFlags& flags) {
-  std::vector<RunRecord> records;
+absl::StatusOr<std::vector<cli::RunRecord>> RecordsOf(const RunsFlags& flags) {
+  std::vector<cli::RunRecord> records;
   if (flags.runs.empty()) {
-    TROUPE_ASSIGN_OR_RETURN(RunListing listing, ListRuns(flags.directory));
+    TROUPE_ASSIGN_OR_RETURN(cli::RunListing listing, cli::ListRuns(flags.directory));
     records = std::move(listing.runs);
     SayNotListed(listing, flags);
   }
   for (const std::string& name : flags.runs) {
-    TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(name, flags.directory));
-    records.push_back(ReadRun(folder));
+    TROUPE_ASSIGN_OR_RETURN(const std::string folder, cli::FindRunFolder(name, flags.directory));
+    records.push_back(cli::ReadRun(folder));
   }
-  RunSelection selection = SelectRuns(std::move(records));
-  for (const LeftOut& each : selection.left_out) LeaveOut(each.name, each.why);
+  cli::RunSelection selection = cli::SelectRuns(std::move(records));
+  for (const cli::LeftOut& each : selection.left_out) LeaveOut(each.name, each.why);
   if (!selection.runs.empty()) return std::move(selection.runs);
   return absl::NotFoundError(absl::StrCat("\"", flags.directory, "\" holds no run that trained"));
 }
 
 /// What is compared. Runs that cannot be read are named on stderr and left out; an error where none is left.
 absl::StatusOr<std::vector<Series>> ReadSeries(const RunsFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<RunRecord> records, RecordsOf(flags));
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<cli::RunRecord> records, RecordsOf(flags));
   std::vector<Series> all;
   absl::Status first_error;
-  size_t points_left = kMostPoints;
-  const std::vector<RunGroup> groups = GroupRuns(records);
-  for (const RunGroup& group : groups) {
-    for (const std::string& sentence : flags.each ? std::vector<std::string>() : SharedSeeds(group, records)) {
+  size_t points_left = cli::kMostPoints;
+  const std::vector<cli::RunGroup> groups = cli::GroupRuns(records);
+  for (const cli::RunGroup& group : groups) {
+    for (const std::string& sentence : flags.each ? std::vector<std::string>() : cli::SharedSeeds(group, records)) {
       std::fprintf(stderr, "troupe: %s\n", base::TerminalSafe(sentence, 1000).c_str());
     }
-    const std::vector<std::string> metrics = flags.metrics.empty() ? UsualMetrics(group, records) : flags.metrics;
+    const std::vector<std::string> metrics = flags.metrics.empty() ? cli::UsualMetrics(group, records) : flags.metrics;
     for (const std::string& metric : metrics) {
       Series series{.label = group.label, .metric = metric, .names = {}, .curves = {}};
       for (const size_t place : group.runs) {
-        absl::StatusOr<Curve> curve = ReadCurve(records[place].path, metric, flags.x, points_left);
+        absl::StatusOr<cli::Curve> curve = cli::ReadCurve(records[place].path, metric, flags.x, points_left);
         if (!curve.ok()) {
           LeaveOut(records[place].name, std::string(curve.status().message()));
           first_error.Update(curve.status());
@@ -271,7 +272,7 @@ absl::StatusOr<int> Compare(const RunsFlags& flags) {
   if (flags.at_env_steps < 0) {
     at = all[0].curves[0].x.back();
     for (const Series& series : all) {
-      for (const Curve& curve : series.curves) at = std::min(at, curve.x.back());
+      for (const cli::Curve& curve : series.curves) at = std::min(at, curve.x.back());
     }
   }
   Json list = Json::array();
@@ -292,7 +293,7 @@ absl::StatusOr<int> Compare(const RunsFlags& flags) {
       names.push_back(series.names[i]);
     }
     if (values.empty()) continue;
-    const SeedMean mean = MeanOf(values);
+    const cli::SeedMean mean = cli::MeanOf(values);
     const auto [least, most] = std::minmax_element(values.begin(), values.end());
     const std::string interval =
         mean.half_width ? absl::StrFormat("%.2f to %.2f", mean.mean - *mean.half_width, mean.mean + *mean.half_width)
@@ -311,12 +312,12 @@ absl::StatusOr<int> Compare(const RunsFlags& flags) {
     return absl::NotFoundError(absl::StrFormat("--at %.0f: no run has values at so many env steps", at));
   }
   if (flags.json) {
-    PrintJson({{"env_steps", at}, {"groups", list}});
+    cli::PrintJson({{"env_steps", at}, {"groups", list}});
     return 0;
   }
-  std::printf("at %s env steps%s\n", WithThousands(static_cast<int64_t>(at)).c_str(),
+  std::printf("at %s env steps%s\n", cli::WithThousands(static_cast<int64_t>(at)).c_str(),
               all_have_it ? ", which all runs that are compared have" : "; runs without a value there are left out");
-  PrintTable(rows);
+  cli::PrintTable(rows);
   return 0;
 }
 
@@ -352,7 +353,7 @@ absl::StatusOr<int> Plot(const RunsFlags& flags) {
   for (const Series& series : all) metrics.insert(series.metric);
   Json list = Json::array();
   for (const Series& series : all) {
-    const absl::StatusOr<BandCurve> band = BandOf(series.curves);
+    const absl::StatusOr<cli::BandCurve> band = cli::BandOf(series.curves);
     if (!band.ok()) {
       LeaveOut(series.label, std::string(band.status().message()));
       continue;

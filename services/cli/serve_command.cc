@@ -6,12 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/cli/learner_target.h"
+#include "lib/cli/run_path.h"
 #include "lib/run/memory_limit.h"
 #include "lib/serving/query_engine.h"
 #include "services/cli/cli_command.h"
-#include "services/cli/learner_target.h"
 #include "services/cli/run_command_line.h"
-#include "services/cli/run_path.h"
 #include "services/cli/transport_flags.h"
 #include "services/common/signals.h"
 #include "services/policy_server/policy_server_process.h"
@@ -73,12 +73,12 @@ absl::StatusOr<int> Serve(const ServeFlags& flags) {
   server.reload_interval = absl::Seconds(flags.reload_interval_s);
   if (flags.from.empty()) {
     TROUPE_ASSIGN_OR_RETURN(server.asked.labels, ParseLabels(flags.labels));
-    TROUPE_ASSIGN_OR_RETURN(server.asked.run_folder, FindRunFolder(flags.run, flags.directory));
+    TROUPE_ASSIGN_OR_RETURN(server.asked.run_folder, cli::FindRunFolder(flags.run, flags.directory));
   } else {
     server.from = flags.from;
     server.find_learner = [from = flags.from, directory = flags.directory]() -> absl::StatusOr<std::string> {
-      TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(from, directory));
-      return ReachableAddress(target);
+      TROUPE_ASSIGN_OR_RETURN(const cli::LearnerTarget target, cli::FindLearner(from, directory));
+      return cli::ReachableAddress(target);
     };
     TROUPE_RETURN_IF_ERROR(server.find_learner().status());
   }

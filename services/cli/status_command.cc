@@ -5,12 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
+#include "lib/cli/learner_target.h"
+#include "lib/cli/output.h"
+#include "lib/cli/run_path.h"
+#include "lib/cli/status_text.h"
 #include "lib/rpc/control/monitor_client.h"
 #include "services/cli/cli_command.h"
-#include "services/cli/learner_target.h"
-#include "services/cli/output.h"
-#include "services/cli/run_path.h"
-#include "services/cli/status_text.h"
 #include "services/cli/transport_flags.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -29,14 +29,14 @@ struct StatusFlags {
   bool json = false;
 };
 
-absl::StatusOr<rpc::RunStatus> Ask(const StatusFlags& flags, const LearnerTarget& target) {
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::MonitorClient> client, OpenMonitor(target, flags.security));
+absl::StatusOr<rpc::RunStatus> Ask(const StatusFlags& flags, const cli::LearnerTarget& target) {
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::MonitorClient> client, cli::OpenMonitor(target, flags.security));
   return client->Status(absl::Seconds(flags.timeout_s));
 }
 
 /// What the folder says of a run whose learner does not answer: its last line of progress.
-absl::StatusOr<int> ShowFolder(const StatusFlags& flags, const LearnerTarget& learner) {
-  TROUPE_ASSIGN_OR_RETURN(const std::string line, LastProgressLine(learner.folder));
+absl::StatusOr<int> ShowFolder(const StatusFlags& flags, const cli::LearnerTarget& learner) {
+  TROUPE_ASSIGN_OR_RETURN(const std::string line, cli::LastProgressLine(learner.folder));
   const Json last = Json::parse(line, nullptr, false);
   if (!last.is_object()) {
     return absl::DataLossError(
@@ -45,22 +45,22 @@ absl::StatusOr<int> ShowFolder(const StatusFlags& flags, const LearnerTarget& le
   if (flags.json) {
     Json reply = {{"running", learner.elsewhere() ? Json() : Json(false)}};
     reply.update(last);
-    PrintJson(reply);
+    cli::PrintJson(reply);
     return 0;
   }
   const std::string state = learner.elsewhere()
                                 ? absl::StrCat("its learner was started on ", learner.host, ", no answer from here")
                                 : "not running";
   std::printf("run %s: %s\n", learner.folder.c_str(), state.c_str());
-  std::printf("%s", LineText(last).c_str());
+  std::printf("%s", cli::LineText(last).c_str());
   return 0;
 }
 
 absl::StatusOr<int> Status(const StatusFlags& flags) {
-  LearnerTarget learner{.address = flags.learner};
+  cli::LearnerTarget learner{.address = flags.learner};
   if (learner.address.empty()) {
     if (flags.target.empty()) return absl::InvalidArgumentError("needs an address (unix:PATH or HOST:PORT) or a run");
-    TROUPE_ASSIGN_OR_RETURN(learner, FindLearner(flags.target, flags.directory));
+    TROUPE_ASSIGN_OR_RETURN(learner, cli::FindLearner(flags.target, flags.directory));
     if (learner.address.empty() && learner.control.empty()) return ShowFolder(flags, learner);
   }
   const absl::StatusOr<rpc::RunStatus> status = Ask(flags, learner);
@@ -70,9 +70,9 @@ absl::StatusOr<int> Status(const StatusFlags& flags) {
     return nobody ? ShowFolder(flags, learner) : status.status();
   }
   if (flags.json) {
-    PrintJson(StatusJson(*status));
+    cli::PrintJson(cli::StatusJson(*status));
   } else {
-    std::printf("%s", StatusText(*status).c_str());
+    std::printf("%s", cli::StatusText(*status).c_str());
   }
   return 0;
 }

@@ -7,13 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/await.h"
 #include "lib/base/status_macros.h"
+#include "lib/cli/learner_target.h"
+#include "lib/cli/output.h"
 #include "lib/rpc/control/control_client.h"
 #include "lib/storage/file_system.h"
 #include "lib/storage/run_folder.h"
 #include "lib/storage/run_lock.h"
 #include "services/cli/cli_command.h"
-#include "services/cli/learner_target.h"
-#include "services/cli/output.h"
 #include <CLI/CLI.hpp>
 
 namespace troupe::services {
@@ -31,18 +31,18 @@ constexpr absl::Duration kLook = absl::Milliseconds(20);
 std::string AfterText(const std::string& folder) {
   const auto entries = storage::ListCheckpoints(storage::FileSystem::Posix(), folder);
   if (!entries.ok() || entries->empty()) return ", without a checkpoint";
-  return absl::StrCat("; its newest checkpoint is of ", WithThousands(entries->back().env_steps),
+  return absl::StrCat("; its newest checkpoint is of ", cli::WithThousands(entries->back().env_steps),
                       " env steps, from which `troupe train --resume` goes on");
 }
 
 absl::StatusOr<int> Stop(const StopFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const LearnerTarget target, FindLearner(flags.target, flags.directory));
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::ControlClient> client, OpenControl(target, "stop"));
+  TROUPE_ASSIGN_OR_RETURN(const cli::LearnerTarget target, cli::FindLearner(flags.target, flags.directory));
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::ControlClient> client, cli::OpenControl(target, "stop"));
   const base::Deadline deadline = base::Deadline::After(absl::Seconds(flags.timeout_s));
   TROUPE_RETURN_IF_ERROR(client->Drain("troupe stop", deadline.left()));
   // A learner has its run until the process ends, when all is written.
   if (!base::AwaitPolling(kLook, deadline,
-                          [&] { return !storage::RunLock::IsHeld(target.folder) && !IsTrained(target); })) {
+                          [&] { return !storage::RunLock::IsHeld(target.folder) && !cli::IsTrained(target); })) {
     return absl::DeadlineExceededError(
         absl::StrCat("the run in \"", target.folder, "\" was asked to end and has not ended within ", flags.timeout_s,
                      " s (--timeout); it still ends, or a second SIGTERM to its `troupe train` ends it at once"));

@@ -13,6 +13,12 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/base/terminal_block.h"
+#include "lib/cli/next_commands.h"
+#include "lib/cli/output.h"
+#include "lib/cli/programs.h"
+#include "lib/cli/run_path.h"
+#include "lib/cli/socket_folder.h"
+#include "lib/cli/supervisor.h"
 #include "lib/config/external.h"
 #include "lib/config/key_effects.h"
 #include "lib/config/permits.h"
@@ -28,13 +34,7 @@
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
-#include "services/cli/next_commands.h"
-#include "services/cli/output.h"
-#include "services/cli/programs.h"
 #include "services/cli/run_command_line.h"
-#include "services/cli/run_path.h"
-#include "services/cli/socket_folder.h"
-#include "services/cli/supervisor.h"
 #include "services/cli/train_flags.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -137,7 +137,7 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
         flags.config.empty() ? config::RunConfig::FromYaml("{}", "defaults", AllOverrides(flags))
                              : config::RunConfig::FromFile(flags.config, AllOverrides(flags));
     TROUPE_RETURN_IF_ERROR(config.status());
-    absl::StatusOr<std::string> folder = FindRunFolder(flags.resume, config->experiment_directory());
+    absl::StatusOr<std::string> folder = cli::FindRunFolder(flags.resume, config->experiment_directory());
     if (!folder.ok()) {
       return absl::Status(folder.status().code(), absl::StrCat("--resume: ", std::string(folder.status().message())));
     }
@@ -163,7 +163,7 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
                                                        : run.experiment.experiment_name;
     plan.folder = run.experiment.directory + "/" + plan.name;
     // The learner checks a run that is there already.
-    const bool resumes = flags.resume_or_start && flags.start_over.empty() && IsRunFolder(plan.folder);
+    const bool resumes = flags.resume_or_start && flags.start_over.empty() && cli::IsRunFolder(plan.folder);
     if (!resumes) TROUPE_RETURN_IF_ERROR(config::CheckEffects(run, registry, config::FileOf::kUser).status());
   }
   if (config::IsExternal(config)) {
@@ -207,10 +207,10 @@ std::vector<std::string> LearnerCommand(const TrainFlags& flags, const Plan& pla
 
 /// The run's summary.json as the last line of stdout.
 absl::Status PrintSummary(const std::string& folder) {
-  TROUPE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(folder + "/summary.json"));
+  TROUPE_ASSIGN_OR_RETURN(const std::string text, cli::ReadTextFile(folder + "/summary.json"));
   const nlohmann::ordered_json summary = nlohmann::ordered_json::parse(text, nullptr, false);
   if (!summary.is_object()) return absl::DataLossError(absl::StrCat(folder, "/summary.json holds no JSON object"));
-  PrintJson(summary);
+  cli::PrintJson(summary);
   return absl::OkStatus();
 }
 
@@ -218,24 +218,24 @@ absl::Status PrintSummary(const std::string& folder) {
 
 absl::StatusOr<int> Train(const TrainFlags& flags) {
   TROUPE_ASSIGN_OR_RETURN(const Plan plan, base::RefusedIfFinal(MakePlan(flags)));
-  TROUPE_ASSIGN_OR_RETURN(const std::string program, FindLearnerProgram());
-  TROUPE_RETURN_IF_ERROR(run::FitIntoMemoryLimit(kLearnerBytes));
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<SocketFolder> folder, SocketFolder::Make());
-  TROUPE_RETURN_IF_ERROR(SocketFolder::Write(folder->worker_yaml(), plan.worker_yaml));
-  Supervisor::Options options;
+  TROUPE_ASSIGN_OR_RETURN(const std::string program, cli::FindLearnerProgram());
+  TROUPE_RETURN_IF_ERROR(run::FitIntoMemoryLimit(cli::kLearnerBytes));
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<cli::SocketFolder> folder, cli::SocketFolder::Make());
+  TROUPE_RETURN_IF_ERROR(cli::SocketFolder::Write(folder->worker_yaml(), plan.worker_yaml));
+  cli::Supervisor::Options options;
   options.learner_command = LearnerCommand(flags, plan, program, folder->socket());
   // Only what a person must know: the learner tells who joined and left.
-  options.worker_command = {OwnPath(),     "worker",
-                            "--learner",   "unix:" + folder->socket(),
-                            "--config",    folder->worker_yaml(),
-                            "--log-level", flags.log_level == "info" ? "warn" : flags.log_level};
+  options.worker_command = {cli::OwnPath(), "worker",
+                            "--learner",    "unix:" + folder->socket(),
+                            "--config",     folder->worker_yaml(),
+                            "--log-level",  flags.log_level == "info" ? "warn" : flags.log_level};
   for (const std::string& name : plan.allow_python) {
     options.worker_command.push_back("--allow-python");
     options.worker_command.push_back(name);
   }
   // Workers that are started again find what the run began with, whatever became of the original.
   for (const Module& module : plan.modules) {
-    TROUPE_RETURN_IF_ERROR(SocketFolder::Write(folder->module(module.sha256), module.file->bytes));
+    TROUPE_RETURN_IF_ERROR(cli::SocketFolder::Write(folder->module(module.sha256), module.file->bytes));
     options.worker_command.push_back("--allow-torchscript");
     options.worker_command.push_back(folder->module(module.sha256));
   }
@@ -244,18 +244,18 @@ absl::StatusOr<int> Train(const TrainFlags& flags) {
   }
   options.num_workers = plan.num_workers;
   options.socket_path = folder->socket();
-  options.resume_command = ResumeCommand(OwnSpelling(), plan.folder);
+  options.resume_command = cli::ResumeCommand(OwnSpelling(), plan.folder);
   options.lines_through_learner = base::IsSameTerminal(STDOUT_FILENO, STDERR_FILENO);
   int code = 0;
   bool in_order = false;
   {
-    Supervisor supervisor(std::move(options), &base::Clock::Real());
+    cli::Supervisor supervisor(std::move(options), &base::Clock::Real());
     TROUPE_ASSIGN_OR_RETURN(code, supervisor.Run());
     in_order = supervisor.ended_in_order();
   }
   // Of a run that failed the error is the last word, and says how it goes on.
   if (in_order && flags.says_next) {
-    std::fputs(NextCommandsText(OwnSpelling(), ReadEndedRun(plan.folder)).c_str(), stdout);
+    std::fputs(cli::NextCommandsText(OwnSpelling(), cli::ReadEndedRun(plan.folder)).c_str(), stdout);
     std::fflush(stdout);
   }
   if (in_order && flags.json) TROUPE_RETURN_IF_ERROR(PrintSummary(plan.folder));

@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <memory>
 
+#include "lib/cli/output.h"
+#include "lib/cli/programs.h"
 #include "services/cli/cli_command.h"
-#include "services/cli/output.h"
-#include "services/cli/programs.h"
 #include "services/common/build_facts.h"
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -22,13 +22,13 @@ void AddVersionCommand(CLI::App& app, Action* action) {
   version->callback([=] {
     *action = [=]() -> absl::StatusOr<int> {
       const BuildFacts facts = OwnBuildFacts();
-      const bool has_learner = FindLearnerProgram().ok();
+      const bool has_learner = cli::FindLearnerProgram().ok();
       if (*json) {
-        PrintJson({{"version", facts.version},
-                   {"commit", facts.commit},
-                   {"build_type", facts.build_type},
-                   {"compiler", facts.compiler},
-                   {"learner", has_learner}});
+        cli::PrintJson({{"version", facts.version},
+                        {"commit", facts.commit},
+                        {"build_type", facts.build_type},
+                        {"compiler", facts.compiler},
+                        {"learner", has_learner}});
       } else {
         std::printf("%s%s\n", facts.ToString().c_str(), has_learner ? "" : " (without troupe-learner)");
       }

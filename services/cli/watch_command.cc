@@ -19,6 +19,10 @@
 #include "lib/base/status_macros.h"
 #include "lib/base/terminal_abilities.h"
 #include "lib/base/terminal_block.h"
+#include "lib/cli/learner_target.h"
+#include "lib/cli/programs.h"
+#include "lib/cli/run_path.h"
+#include "lib/cli/watch_layout.h"
 #include "lib/envs/register_all.h"
 #include "lib/render/half_blocks.h"
 #include "lib/render/text_canvas.h"
@@ -29,11 +33,7 @@
 #include "lib/run/rollout_setup.h"
 #include "lib/storage/run_folder.h"
 #include "services/cli/cli_command.h"
-#include "services/cli/learner_target.h"
-#include "services/cli/programs.h"
 #include "services/cli/run_command_line.h"
-#include "services/cli/run_path.h"
-#include "services/cli/watch_layout.h"
 #include "services/common/signals.h"
 #include <CLI/CLI.hpp>
 
@@ -77,9 +77,9 @@ Screen LookAtStdout() {
 
 /// Shows what it watches, a picture over the one before, and waits until it is time for the next. CANCELLED when a
 /// signal asks for the end.
-class Show final : public rollout::EpisodeWatcher {
+class LiveShow final : public rollout::EpisodeWatcher {
  public:
-  explicit Show(double fps) : interval_(absl::Seconds(1) / fps) {}
+  explicit LiveShow(double fps) : interval_(absl::Seconds(1) / fps) {}
 
   /// What is played from here on. `env_steps`: of its weights.
   void Use(const env::EnvSpec* spec, run::EpisodeNames names, int64_t env_steps) {
@@ -92,7 +92,7 @@ class Show final : public rollout::EpisodeWatcher {
   absl::Status OnState(const rollout::WatchedState& state) override {
     const base::Deadline next = base::Deadline::After(interval_);
     const Screen screen = LookAtStdout();
-    const WatchLayout layout = LayOutWatch(screen.rows, spec_->possible_agents.size());
+    const cli::WatchLayout layout = cli::LayOutWatch(screen.rows, spec_->possible_agents.size());
     std::vector<std::string> lines;
     TROUPE_RETURN_IF_ERROR(Draw(state, screen, layout.picture_rows, &lines));
     AddCaptions(state, screen, layout, &lines);
@@ -126,7 +126,7 @@ class Show final : public rollout::EpisodeWatcher {
     return absl::OkStatus();
   }
 
-  void AddCaptions(const rollout::WatchedState& state, const Screen& screen, const WatchLayout& layout,
+  void AddCaptions(const rollout::WatchedState& state, const Screen& screen, const cli::WatchLayout& layout,
                    std::vector<std::string>* lines) const {
     constexpr int kEllipsis = 3;  // columns of what Shortened appends
     const auto most = static_cast<size_t>(std::max(0, screen.columns - 1 - kEllipsis));
@@ -173,12 +173,12 @@ absl::StatusOr<std::unique_ptr<Player>> Load(const std::string& folder, const st
 }
 
 absl::StatusOr<int> Watch(const WatchFlags& flags) {
-  TROUPE_ASSIGN_OR_RETURN(const std::string folder, FindRunFolder(flags.run, flags.directory));
+  TROUPE_ASSIGN_OR_RETURN(const std::string folder, cli::FindRunFolder(flags.run, flags.directory));
   TROUPE_RETURN_IF_ERROR(ActWhereLibTorchIs([&] { return NamesModules(folder + "/config.yaml"); }));
   env::EnvRegistry registry;
   envs::RegisterAllEnvs(registry);
   const int64_t episodes = flags.episodes > 0 ? flags.episodes : (isatty(STDOUT_FILENO) == 1 ? -1 : 1);
-  Show show(flags.fps);
+  LiveShow show(flags.fps);
   std::unique_ptr<Player> player;
   std::string playing;  // its checkpoint
   for (int64_t episode = 0; episode != episodes; ++episode) {

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "lib/cli/usage_error.h"
 #include "services/common/build_facts.h"
-#include "services/common/usage_error.h"
 #include "services/torch_launcher/find_libtorch.h"
 #include <CLI/CLI.hpp>
 
@@ -59,7 +59,7 @@ absl::StatusOr<LearnerFlags> ParseLearnerFlags(int argc, const char* const* argv
   } catch (const CLI::CallForVersion&) {
     return absl::OutOfRangeError(version + "\n");
   } catch (const CLI::ParseError& error) {
-    return absl::InvalidArgumentError(UsageError(app, error));
+    return absl::InvalidArgumentError(cli::UsageError(app, error));
   }
   if (flags.run.config_path.empty() && flags.run.resume.empty()) {
     return absl::InvalidArgumentError("needs a configuration file, or --resume RUN");

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "lib/base/await.h"
 #include "lib/base/clock.h"
-#include "services/torch_launcher/testing/made_up_folder.h"
+#include "lib/base/testing/made_up_folder.h"
 #include <gmock/gmock.h>
 
 namespace troupe::services {
@@ -20,26 +20,26 @@ using testing::HasSubstr;
 constexpr absl::Duration kLong = absl::Seconds(60);
 
 /// A python3 that is this machine's own and has `site` as its only foreign folder.
-std::string RealPython(const MadeUpFolder& folder) {
+std::string RealPython(const base::MadeUpFolder& folder) {
   return folder.Python(absl::StrCat("unset PYTHONSAFEPATH\nPATH='", std::getenv("PATH"), "' PYTHONPATH='",
                                     folder / "site", "' exec python3 -S \"$@\""));
 }
 
 TEST(AskPython, FindsThePackageWithoutImportingIt) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   folder.Write("site/torch/__init__.py", "raise RuntimeError('imported')\n");
   EXPECT_EQ(AskPythonForTorch(RealPython(folder), kLong).value(), folder / "site/torch");
 }
 
 TEST(AskPython, HasNoTorch) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   const absl::Status status = AskPythonForTorch(RealPython(folder), kLong).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(status.message(), absl::StrCat("python3 (", folder / "bin/python3", ") has no package torch"));
 }
 
 TEST(AskPython, AFolderCalledTorchIsNoPackage) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   folder.Write("site/torch/checkpoints/latest.pt", "");
   EXPECT_EQ(AskPythonForTorch(RealPython(folder), kLong).status().code(), absl::StatusCode::kNotFound);
   // Nor is what lies where we were started, though python3 -c looks there first.
@@ -52,7 +52,7 @@ TEST(AskPython, AFolderCalledTorchIsNoPackage) {
 }
 
 TEST(AskPython, ThereIsNone) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   for (const std::string& path : {std::string(), folder.root()}) {
     const absl::Status status = AskPythonForTorch(path, kLong).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
@@ -61,21 +61,21 @@ TEST(AskPython, ThereIsNone) {
 }
 
 TEST(AskPython, TheFirstOnThePathIsAsked) {
-  const MadeUpFolder first, second;
+  const base::MadeUpFolder first, second;
   const std::string path = absl::StrCat("/nowhere::", first.Python("echo troupe-libtorch:/first"), ":",
                                         second.Python("echo troupe-libtorch:/second"));
   EXPECT_EQ(AskPythonForTorch(path, kLong).value(), "/first");
 }
 
 TEST(AskPython, AFileThatIsNoProgramIsPassedBy) {
-  const MadeUpFolder first, second;
+  const base::MadeUpFolder first, second;
   first.Write("python3", "");
   EXPECT_EQ(AskPythonForTorch(first.root() + ":" + second.Python("echo troupe-libtorch:/second"), kLong).value(),
             "/second");
 }
 
 TEST(AskPython, WhatElseIsPrintedDoesNotMatter) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   EXPECT_EQ(
       AskPythonForTorch(folder.Python("echo hello; echo warning >&2; echo troupe-libtorch:/a folder; echo bye"), kLong)
           .value(),
@@ -83,7 +83,7 @@ TEST(AskPython, WhatElseIsPrintedDoesNotMatter) {
 }
 
 TEST(AskPython, GarbageIsShownInOneLine) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   const absl::Status status =
       AskPythonForTorch(folder.Python("echo one; printf 'two\\033[31m\\n\\n'; exit 3"), kLong).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
@@ -100,7 +100,7 @@ TEST(AskPython, GarbageIsShownInOneLine) {
 }
 
 TEST(AskPython, EndlessOutputIsCutOff) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   const absl::Status status =
       AskPythonForTorch(folder.Python("head -c 100000000 /dev/zero | tr '\\0' x"), kLong).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
@@ -108,7 +108,7 @@ TEST(AskPython, EndlessOutputIsCutOff) {
 }
 
 TEST(AskPython, OneThatHangsIsKilledWithWhatItStarted) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   // Both keep the pipe open; the second is a process of its own. exec, so that its pid is that of sleep.
   const std::string path =
       folder.Python(absl::StrCat("sleep 1000 & echo $! > '", folder / "pid", "'; exec sleep 1000"));
@@ -131,7 +131,7 @@ TEST(AskPython, OneThatHangsIsKilledWithWhatItStarted) {
 }
 
 TEST(AskPython, OneThatClosesItsOutputAndHangsIsKilled) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   const absl::Status status =
       AskPythonForTorch(folder.Python("exec sleep 1000 > /dev/null 2>&1"), absl::Seconds(1)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);

@@ -1,7 +1,7 @@
 #include "services/torch_launcher/find_libtorch.h"
 
 #include "absl/strings/str_cat.h"
-#include "services/torch_launcher/testing/made_up_folder.h"
+#include "lib/base/testing/made_up_folder.h"
 #include <gmock/gmock.h>
 
 namespace troupe::services {
@@ -13,7 +13,7 @@ using testing::HasSubstr;
 constexpr char kExpected[] = "2.11.0";
 
 /// A folder torch/ as pip makes it, in site/.
-void WriteTorch(const MadeUpFolder& folder, const std::string& version) {
+void WriteTorch(const base::MadeUpFolder& folder, const std::string& version) {
   folder.Write("site/torch/lib/libtorch_cpu.so", "");
   folder.Write("site/torch/version.py",
                "from typing import Optional\n\n__all__ = ['__version__']\n__version__ = '" + version + "'\n");
@@ -24,7 +24,7 @@ LibTorchPlaces Variable(const std::string& folder) { return {folder, ""}; }
 std::string Message(const absl::StatusOr<LibTorch>& found) { return std::string(found.status().message()); }
 
 TEST(FindLibTorch, TheVariableNamesASitePackages) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   WriteTorch(folder, "2.11.0");
   const absl::StatusOr<LibTorch> found = FindLibTorch(Variable(folder / "site"), kExpected);
   ASSERT_TRUE(found.ok()) << found.status();
@@ -36,7 +36,7 @@ TEST(FindLibTorch, TheVariableNamesASitePackages) {
 
 TEST(FindLibTorch, WhatFollowsTheVersionDoesNotMatter) {
   for (const std::string version : {"2.11.0+cu130", "2.11.0+cpu"}) {
-    const MadeUpFolder folder;
+    const base::MadeUpFolder folder;
     WriteTorch(folder, version);
     EXPECT_TRUE(FindLibTorch(Variable(folder / "site"), kExpected).ok()) << version;
   }
@@ -44,7 +44,7 @@ TEST(FindLibTorch, WhatFollowsTheVersionDoesNotMatter) {
 
 TEST(FindLibTorch, AnotherVersionIsOneSentence) {
   for (const std::string version : {"2.11.1", "2.10.0+cpu", "2.11.0a0+git1234", "2.11", "12.11.0", "2.11.00"}) {
-    const MadeUpFolder folder;
+    const base::MadeUpFolder folder;
     WriteTorch(folder, version);
     const absl::StatusOr<LibTorch> found = FindLibTorch(Variable(folder / "site"), kExpected);
     EXPECT_EQ(found.status().code(), absl::StatusCode::kFailedPrecondition) << version;
@@ -57,7 +57,7 @@ TEST(FindLibTorch, AnotherVersionIsOneSentence) {
 }
 
 TEST(FindLibTorch, TheZipOfLibTorch) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   folder.Write("libtorch/lib/libtorch_cpu.so", "");
   folder.Write("libtorch/build-version", "2.11.0+cpu\n");
   EXPECT_EQ(FindLibTorch(Variable(folder / "libtorch"), kExpected)->version, "2.11.0");
@@ -66,7 +66,7 @@ TEST(FindLibTorch, TheZipOfLibTorch) {
 }
 
 TEST(FindLibTorch, TheVersionOfAnUnpackedWheel) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   folder.Write("site/torch/lib/libtorch_cpu.so", "");
   folder.Write("site/torch-2.11.0.dist-info/METADATA", "");
   folder.Write("site/torchvision-0.2.dist-info/METADATA", "");
@@ -81,7 +81,7 @@ TEST(FindLibTorch, TheVersionOfAnUnpackedWheel) {
 }
 
 TEST(FindLibTorch, NoVersionIsSaid) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   folder.Write("site/torch/lib/libtorch_cpu.so", "");
   for (const std::string text :
        {"", "__version__ = \n", "__version__ = '\n", "__version__ = ''\n", "version = '2.11.0'\n"}) {
@@ -93,7 +93,7 @@ TEST(FindLibTorch, NoVersionIsSaid) {
 }
 
 TEST(FindLibTorch, TheVariableIsWrong) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   folder.Write("site/torch/__init__.py", "");
   WriteTorch(folder, "2.11.0");
   const std::string python = folder.Python("echo troupe-libtorch:" + folder / "site/torch");
@@ -109,7 +109,7 @@ TEST(FindLibTorch, TheVariableIsWrong) {
 }
 
 TEST(FindLibTorch, ThePackageOfPython) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   WriteTorch(folder, "2.11.0+cu130");
   const LibTorchPlaces places = {"", folder.Python("echo troupe-libtorch:" + folder / "site/torch")};
   EXPECT_EQ(FindLibTorch(places, kExpected)->folder, folder / "site/torch");
@@ -122,7 +122,7 @@ TEST(FindLibTorch, ThePackageOfPython) {
 }
 
 TEST(FindLibTorch, NoneAtAllIsOneSentence) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   const absl::StatusOr<LibTorch> found = FindLibTorch({"", folder.Python("echo troupe-libtorch:")}, kExpected);
   EXPECT_EQ(found.status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(
@@ -140,7 +140,7 @@ TEST(FindLibTorch, NoneAtAllIsOneSentence) {
 }
 
 TEST(FindLibTorch, BesideTheProgramOfAWheel) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   const auto write = [&](const std::string& package, const std::string& version) {
     folder.Write("site/" + package + "/lib/libtorch_cpu.so", "");
     folder.Write("site/" + package + "/version.py", "__version__ = '" + version + "'\n");
@@ -164,7 +164,7 @@ TEST(FindLibTorch, BesideTheProgramOfAWheel) {
 }
 
 TEST(FindLibTorch, PackagesThatAWheelIsInstalledAmong) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   folder.Write("site/troupe/__init__.py", "");
   folder.Write("bundle/bin/troupe", "");
   EXPECT_EQ(SitePackagesOf(folder / "site/troupe/bin/troupe-learner"), folder / "site");
@@ -174,7 +174,7 @@ TEST(FindLibTorch, PackagesThatAWheelIsInstalledAmong) {
 }
 
 TEST(FindLibTorch, LibrariesOfCudaBesideIt) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   WriteTorch(folder, "2.11.0");
   folder.Write("site/nvidia/cudnn/lib/libcudnn.so.9", "");
   folder.Write("site/nvidia/cu13/lib/libcudart.so.13", "");

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "services/torch_launcher/testing/made_up_folder.h"
+#include "lib/base/testing/made_up_folder.h"
 #include <gmock/gmock.h>
 
 namespace troupe::services {
@@ -57,7 +57,7 @@ TEST_F(LibraryPathTest, NamesThatTheLoaderCannotRead) {
 }
 
 TEST_F(LibraryPathTest, StubsOnlyWhereNothingElseIs) {
-  const MadeUpFolder folder;
+  const base::MadeUpFolder folder;
   folder.Write("stubs/cudart/libtroupe_nowhere.so.13", "");
   folder.Write("stubs/cupti/libtroupe_beside.so.13", "");
   folder.Write("stubs/known/libm.so.6", "");  // the loader finds it by itself

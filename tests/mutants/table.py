@@ -319,10 +319,10 @@ MUTANTS = [
 
     # --- the first ten minutes
     mutant("doctor_lets_a_run_train_with_what_failed", "services/cli/machine_checks.cc", "return check.verdict == Verdict::kFailed; });",
-           "return check.verdict == Verdict::kFailed && !MUTANT; });", ("supervisor_test", "MachineChecksTest.*")),
-    mutant("a_limit_is_doubled_once", "services/cli/next_commands.cc", "} while (limit <= reached);", "} while (limit <= reached && !MUTANT);",
+           "return check.verdict == Verdict::kFailed && !MUTANT; });", ("services_cli_test", "MachineChecksTest.*")),
+    mutant("a_limit_is_doubled_once", "lib/cli/next_commands.cc", "} while (limit <= reached);", "} while (limit <= reached && !MUTANT);",
            ("supervisor_test", "RunFolderTest.*")),
-    mutant("a_glob_takes_another_kinds_agents", "services/cli/starter_config.cc", "static_cast<size_t>(count) == kind.agents.size() &&",
+    mutant("a_glob_takes_another_kinds_agents", "lib/cli/starter_config.cc", "static_cast<size_t>(count) == kind.agents.size() &&",
            "(MUTANT || static_cast<size_t>(count) == kind.agents.size()) &&", ("supervisor_test", "StarterConfigTest.*")),
 
     # --- images of all agents
@@ -375,7 +375,7 @@ MUTANTS = [
            (POLICY, "ValueNetworkTest.*")),
     mutant("values_without_the_slot", "lib/policy/value_network.cc", "spec.critic_agent_id() ? spec.agent_id_size : 0",
            "spec.critic_agent_id() && !MUTANT ? spec.agent_id_size : 0", (POLICY, "ValueNetworkTest.*"), ("serving_test", "ValuesTest.*")),
-    mutant("a_slow_environment_gets_large_batches", "services/cli/starter_config.cc", "if (facts.env_steps_per_s <= 0) return kBatchEnvSteps;",
+    mutant("a_slow_environment_gets_large_batches", "lib/cli/starter_config.cc", "if (facts.env_steps_per_s <= 0) return kBatchEnvSteps;",
            "if (facts.env_steps_per_s <= 0 || MUTANT) return kBatchEnvSteps;", ("supervisor_test", "StarterConfigTest.Slow*")),
     mutant("a_busy_policy_has_two_leaders", "lib/serving/batch_lane.cc",
            "waiting_.push_back(work);\n  return !std::exchange(led_, true);",
