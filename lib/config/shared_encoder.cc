@@ -14,14 +14,14 @@
 namespace troupe::config {
 namespace {
 
-constexpr char kKey[] = "critic_encoder";
+constexpr char kSharedKey[] = "critic_encoder";
 
 /// A centralized critic reads what no actor does; a one-hot that the actor reads is read by both.
 absl::Status CheckInputs(const RunConfig& config, const SettingsOf& of, const policy::PolicySpec& spec) {
   const v1::AlgorithmConfig algorithm = AlgorithmOf(config, of);
   if (spec.critic_input() != policy::NetworkInput::kObservation) {
     return config.KeyError(
-        ModelKey(config, of, kKey),
+        ModelKey(config, of, kSharedKey),
         absl::StrCat("got shared, but the critic of ", AlgorithmWord(algorithm.name()), " reads ",
                      spec.critic_input() == policy::NetworkInput::kState ? "the global state" : "all observations",
                      ", the actor its agent's own observation; expected an algorithm whose critic reads that, as "
@@ -65,7 +65,7 @@ absl::Status ShareEncoder(const RunConfig& config, const SettingsOf& of, policy:
   const v1::ModelConfig model = ModelOf(config, of);
   if (model.critic_encoder() != v1::CRITIC_ENCODER_SHARED) return absl::OkStatus();
   if (IsModule(model, spec->actor)) {
-    return config.KeyError(ModelKey(config, of, kKey),
+    return config.KeyError(ModelKey(config, of, kSharedKey),
                            absl::StrCat("got shared, but the actor of policy \"", spec->id.value(),
                                         "\" is a TorchScript module, of which no layer is known to be its encoder's; "
                                         "expected auto, or no model.torchscript"));
