@@ -3,102 +3,17 @@
 #include <cstdint>
 #include <random>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/rpc/door/frame.h"
+#include "lib/rpc/door/testing/frame_guard_fixture.h"
 #include <gtest/gtest.h>
 
 namespace troupe::rpc {
 namespace {
 
-using Progress = FrameGuard::Progress;
-
-const std::string kHello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-std::string FrameOf(uint8_t type, uint8_t flags, uint32_t stream, const std::string& payload = "") {
-  std::string frame;
-  AppendFrame(frame, type, flags, stream, payload);
-  return frame;
-}
-
-std::string MessageOf(size_t size, const std::string& bytes) {
-  std::string message(1, '\0');
-  for (const int shift : {24, 16, 8, 0}) message.push_back(static_cast<char>(size >> shift & 0xff));
-  return message + bytes;
-}
-
-std::string Call(uint32_t stream) { return FrameOf(kHeadersFrame, kEndHeaders, stream, "headers"); }
-std::string Reset(uint32_t stream) { return FrameOf(kRstStreamFrame, 0, stream, std::string("\0\0\0\x8", 4)); }
-std::string Answer(uint32_t stream) {
-  return FrameOf(kHeadersFrame, kEndHeaders, stream, "ok") + FrameOf(kDataFrame, 0, stream, MessageOf(2, "hi")) +
-         FrameOf(kHeadersFrame, kEndHeaders | kEndStream, stream, "trailers");
-}
-std::string Window(uint32_t stream, uint32_t bytes) {
-  std::string increment;
-  AppendUint32(increment, bytes);
-  return FrameOf(kWindowUpdateFrame, 0, stream, increment);
-}
-std::string Refusal(uint32_t stream) { return FrameOf(kHeadersFrame, kEndHeaders | kEndStream, stream, "no"); }
-
-class FrameGuardTest : public ::testing::Test {
- protected:
-  FrameGuardTest() {
-    limits_.max_message_bytes = 1000;
-    limits_.max_header_bytes = 100;
-    limits_.max_continuations = 3;
-    limits_.max_open_calls = 6;
-    limits_.max_silent_calls = 20;
-    limits_.max_unserved_calls = 20;
-    limits_.few_calls = 2;
-    limits_.resets = {4, 2};
-    limits_.few_resets = 2;
-    limits_.resets_of_all = {20, 4};
-    limits_.max_unread_replies = 3;
-    Restart();
-  }
-
-  void Restart() {
-    guard_ = std::make_unique<FrameGuard>(limits_, &totals_, "10.0.0.1", now_);
-    held_.clear();
-    passed_.clear();
-  }
-  /// Everything that was held back, and `bytes`; true when all of it was taken. What goes on joins passed_.
-  bool Send(const std::string& bytes) {
-    held_ += bytes;
-    const FrameGuard::Passed passed = guard_->OnClientBytes(held_.data(), held_.size(), now_);
-    passed_ += held_.substr(0, passed.kept);
-    held_.erase(0, passed.taken);
-    return held_.empty();
-  }
-  /// A connection that has had an answer.
-  void StartServed() {
-    Restart();
-    ASSERT_TRUE(Send(kHello + Call(1)));
-    Serve(Answer(1));
-    passed_.clear();
-  }
-  /// How many bytes of the server were taken; what of them goes on joins served_.
-  size_t TryServe(std::string bytes) {
-    const FrameGuard::Passed passed = guard_->OnServerBytes(bytes.data(), bytes.size(), now_);
-    served_ += bytes.substr(0, passed.kept);
-    return passed.taken;
-  }
-  void Serve(const std::string& bytes) { ASSERT_EQ(TryServe(bytes), bytes.size()); }
-  double Holding() const { return guard_->HoldingTime(now_, absl::InfiniteDuration()); }
-  std::string Why() const { return guard_->violation() ? guard_->violation()->what : ""; }
-  /// The guard's own words to the client, and to the server.
-  std::string Said() { return std::exchange(guard_->for_client(), ""); }
-  std::string Injected() { return std::exchange(guard_->for_server(), ""); }
-
-  FrameLimits limits_;
-  absl::Duration now_ = absl::Seconds(100);
-  FrameTotals totals_{FrameLimits{.resets_of_all = {20, 4}}, now_};
-  std::unique_ptr<FrameGuard> guard_;
-  std::string held_, passed_, served_;
-};
+using FrameGuardTest = FrameGuardFixture;
 
 TEST_F(FrameGuardTest, AnHonestCallPasses) {
   EXPECT_EQ(guard_->progress(), Progress::kSilent);
@@ -458,95 +373,6 @@ TEST_F(FrameGuardTest, FieldsOfHeadersAreBounded) {
   Restart();
   EXPECT_FALSE(Send(kHello + FrameOf(kHeadersFrame, kEndHeaders, 1, "\xff\x80\x80\x80\x80\x80\x01")));
   EXPECT_EQ(Why(), "headers that are not HPACK");
-}
-
-/// A refused call's frame as the server gets it.
-std::string Aside(const std::string& frame) {
-  std::string moved = frame;
-  moved[8] = static_cast<char>(moved[8] == 1 ? 2 : moved[8] - 1);
-  return moved;
-}
-
-TEST_F(FrameGuardTest, CallsBeyondAConnectionsAreRefusedInWords) {
-  ASSERT_TRUE(Send(kHello));
-  passed_.clear();
-  std::string calls;
-  for (uint32_t stream = 1; stream < 13; stream += 2) calls += Call(stream);
-  ASSERT_TRUE(Send(calls)) << "as many before the first answer as later";
-  EXPECT_EQ(Said(), "");
-  const std::string more = FrameOf(kHeadersFrame, 0, 13, "some") + FrameOf(kContinuationFrame, kEndHeaders, 13, "more");
-  const std::string data = FrameOf(kDataFrame, kEndStream, 13, MessageOf(3, "abc"));
-  const std::string body = FrameOf(kDataFrame, kEndStream, 3, MessageOf(3, "abc"));
-  ASSERT_TRUE(Send(more + data + body));
-  EXPECT_EQ(passed_, calls + Aside(more.substr(0, 13)) + Aside(more.substr(13)) + data + body)
-      << "no frame waits, and gRPC sees all headers and all data";
-  EXPECT_EQ(totals_.num_refused, 1);
-  EXPECT_EQ(totals_.last_refusal, "this connection has 6 open calls, at most 6");
-  const std::string said = Said();
-  EXPECT_EQ(said.substr(3, 6), (FrameOf(kHeadersFrame, kEndHeaders | kEndStream, 13).substr(3)));
-  EXPECT_TRUE(absl::StrContains(said, "this connection has 6 open calls, at most 6")) << said;
-  EXPECT_TRUE(absl::StrContains(said, std::string("grpc-status\x01"
-                                                  "8",
-                                                  13)));
-  passed_.clear();
-  ASSERT_TRUE(Send(FrameOf(kHeadersFrame, kEndHeaders | kEndStream, 13, "trailers")));
-  EXPECT_EQ(passed_, Aside(FrameOf(kHeadersFrame, kEndHeaders | kEndStream, 13, "trailers")))
-      << "a call that was refused must not begin after all";
-  EXPECT_EQ(Said(), "");
-  Serve(Refusal(1));
-  ASSERT_TRUE(Send(Call(15)));
-  EXPECT_EQ(Said(), "") << "one is over, one may begin";
-  EXPECT_EQ(Why(), "");
-}
-
-TEST_F(FrameGuardTest, BeyondAFewCallsAllConnectionsShareSilentAndNewOnes) {
-  totals_.silent_calls += 20;
-  ASSERT_TRUE(Send(kHello + Call(1) + Call(3)));
-  EXPECT_EQ(Said(), "") << "a few of each connection";
-  ASSERT_TRUE(Send(Call(5)));
-  EXPECT_TRUE(absl::StrContains(Said(), "all connections have 22 calls without a request, at most 20"));
-  ASSERT_TRUE(Send(FrameOf(kDataFrame, 0, 1, MessageOf(3, "abc")) + FrameOf(kDataFrame, 0, 3, MessageOf(3, "abc"))));
-  totals_.silent_calls -= 20;
-  EXPECT_EQ(totals_.silent_calls, 0);
-  totals_.unserved_calls += 20;
-  ASSERT_TRUE(Send(Call(7)));
-  EXPECT_TRUE(absl::StrContains(Said(), "new connections have 22 open calls, at most 20"));
-  Serve(Answer(1));
-  EXPECT_EQ(totals_.unserved_calls, 20);
-  ASSERT_TRUE(Send(Call(9) + Call(11)));
-  EXPECT_EQ(Said(), "") << "it is no new one any more";
-  totals_.unserved_calls -= 20;
-}
-
-TEST_F(FrameGuardTest, WhoDoesNotReadItsRefusalsMakesNoCalls) {
-  limits_.max_open_calls = 0;
-  limits_.max_refusal_bytes = 300;
-  Restart();
-  ASSERT_TRUE(Send(kHello));
-  uint32_t stream = 1;
-  while (stream < 99 && Send(Call(stream))) stream += 2;
-  EXPECT_LT(stream, 9u);
-  EXPECT_TRUE(guard_->waits());
-  Said();
-  EXPECT_TRUE(Send(""));
-}
-
-TEST_F(FrameGuardTest, ARefusalStandsBetweenTwoFramesOfTheServer) {
-  limits_.max_open_calls = 1;
-  Restart();
-  ASSERT_TRUE(Send(kHello + Call(1) + Call(3)));
-  EXPECT_FALSE(guard_->server_began()) << "the server's settings are the connection's first frame";
-  const std::string settings = FrameOf(kSettingsFrame, 0, 0, "123456"), data = FrameOf(kDataFrame, 0, 1, "data");
-  const std::string block = FrameOf(kHeadersFrame, 0, 1, "some") + FrameOf(kContinuationFrame, kEndHeaders, 1, "more");
-  EXPECT_EQ(TryServe(settings + block), settings.size());
-  EXPECT_TRUE(guard_->server_between_frames());
-  Said();
-  ASSERT_TRUE(Send(Call(5)));
-  Said();
-  EXPECT_EQ(TryServe(block.substr(0, 13)), 13u);
-  ASSERT_TRUE(Send(Call(7)));
-  EXPECT_FALSE(guard_->server_between_frames()) << "inside of a header block";
-  EXPECT_EQ(TryServe(block.substr(13) + data), block.size() - 13);
 }
 
 TEST_F(FrameGuardTest, AGuardThatGoesTakesItsCallsAlong) {
