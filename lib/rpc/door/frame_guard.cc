@@ -154,16 +154,16 @@ FrameGuard::Passed FrameGuard::OnClientBytes(char* bytes, size_t size, absl::Dur
     Pass(passed, bytes, kPreface.size(), true);
   }
   while (!violation_.has_value() && passed.taken < size) {
-    if (left_ > 0) {
-      const std::string_view payload(bytes + passed.taken, std::min(left_, size - passed.taken));
+    if (client_.left > 0) {
+      const std::string_view payload(bytes + passed.taken, std::min(client_.left, size - passed.taken));
       OnClientPayload(payload, now);
-      left_ -= payload.size();
-      Pass(passed, bytes, payload.size(), !drop_);
+      client_.left -= payload.size();
+      Pass(passed, bytes, payload.size(), !client_.drop);
       continue;
     }
-    if (size - passed.taken < kHeaderBytes || (block_frames_ == 0 && !for_server_.empty())) break;
+    if (size - passed.taken < kHeaderBytes || (client_.block_frames == 0 && !for_server_.empty())) break;
     if (!BeginClientFrame(bytes + passed.taken, now)) break;
-    Pass(passed, bytes, kHeaderBytes, !drop_);
+    Pass(passed, bytes, kHeaderBytes, !client_.drop);
   }
   if (violation_.has_value()) return {};
   return passed;
@@ -171,10 +171,10 @@ FrameGuard::Passed FrameGuard::OnClientBytes(char* bytes, size_t size, absl::Dur
 
 bool FrameGuard::BeginClientFrame(char* header, absl::Duration now) {
   const Frame frame = ParseHeader(header);
-  if (block_frames_ > 0 && frame.type != kContinuationFrame) return Violate("a header block without its end");
-  if (block_frames_ == 0 && HasWorkedTooMuch(now)) return Wait();
+  if (client_.block_frames > 0 && frame.type != kContinuationFrame) return Violate("a header block without its end");
+  if (client_.block_frames == 0 && HasWorkedTooMuch(now)) return Wait();
   double price = kPriceOfFrame;
-  drop_ = false;
+  client_.drop = false;
   switch (frame.type) {
     case kDataFrame:
       if (frame.size >= kPricelessBytes) price = 0;
@@ -183,17 +183,17 @@ bool FrameGuard::BeginClientFrame(char* header, absl::Duration now) {
       break;
     case kHeadersFrame:
       if (!BeginHeaders(frame)) return false;
-      if (block_aside_) MoveAside(header, frame.stream);
+      if (client_.block_aside) MoveAside(header, frame.stream);
       price = kPriceOfCall + kPriceOfHeaderByte * static_cast<double>(frame.size);
       break;
     case kContinuationFrame:
       if (!BeginContinuation(frame)) return false;
-      if (block_aside_) MoveAside(header, frame.stream);
+      if (client_.block_aside) MoveAside(header, frame.stream);
       price += kPriceOfHeaderByte * static_cast<double>(frame.size);
       break;
     case kRstStreamFrame:
       OnReset(frame, now);
-      if (!drop_) price = kPriceOfReset;
+      if (!client_.drop) price = kPriceOfReset;
       break;
     case kSettingsFrame:
       price = kPriceOfSettings;
@@ -204,7 +204,7 @@ bool FrameGuard::BeginClientFrame(char* header, absl::Duration now) {
       if ((frame.flags & kAck) == 0 && !OweReply()) return false;
       break;
     case kWindowUpdateFrame:
-      drop_ = frame.stream != 0 && Find(frame.stream) == nullptr;
+      client_.drop = frame.stream != 0 && Find(frame.stream) == nullptr;
       break;
     default:
       break;
@@ -213,10 +213,10 @@ bool FrameGuard::BeginClientFrame(char* header, absl::Duration now) {
   address_.second.work.Spend(price, now);
   totals_->work.Spend(price, now);
   if (frame.type == kDataFrame || frame.type == kHeadersFrame) ++num_call_frames_;
-  frame_ = frame;
-  left_ = frame.size;
-  padding_ = 0;
-  pad_length_due_ = frame.type == kDataFrame && (frame.flags & kPadded) != 0;
+  client_.frame = frame;
+  client_.left = frame.size;
+  client_.padding = 0;
+  client_.pad_length_due = frame.type == kDataFrame && (frame.flags & kPadded) != 0;
   return true;
 }
 
@@ -227,8 +227,8 @@ bool FrameGuard::BeginHeaders(const Frame& frame) {
     return Violate(absl::StrCat("headers of ", frame.size, " bytes, at most ", limits_.max_header_bytes));
   }
   if (for_client_.size() >= limits_.max_refusal_bytes) return Wait();
-  block_aside_ = IsOfClient(frame.stream) && Find(frame.stream) == nullptr;
-  if (block_aside_ && frame.stream > last_stream_) {
+  client_.block_aside = IsOfClient(frame.stream) && Find(frame.stream) == nullptr;
+  if (client_.block_aside && frame.stream > last_stream_) {
     last_stream_ = frame.stream;
     if (std::optional<Refusal> refusal = WhyNoCall(); refusal.has_value()) {
       AppendFrame(for_client_, kHeadersFrame, kEndHeaders | kEndStream, frame.stream, RefusalBlock(refusal->why));
@@ -237,13 +237,13 @@ bool FrameGuard::BeginHeaders(const Frame& frame) {
       totals_->last_refusal = std::move(refusal->why);
     } else {
       Open(frame.stream);
-      block_aside_ = false;
+      client_.block_aside = false;
     }
   }
-  priority_left_ = (frame.flags & kPriority) != 0 ? kPriorityBytes : 0;
-  fields_.BeginBlock();
-  block_bytes_ = frame.size;
-  block_frames_ = (frame.flags & kEndHeaders) != 0 ? 0 : 1;
+  client_.priority_left = (frame.flags & kPriority) != 0 ? kPriorityBytes : 0;
+  client_.fields.BeginBlock();
+  client_.block_bytes = frame.size;
+  client_.block_frames = (frame.flags & kEndHeaders) != 0 ? 0 : 1;
   return true;
 }
 
@@ -274,24 +274,24 @@ void FrameGuard::Open(uint32_t stream) {
 }
 
 bool FrameGuard::BeginContinuation(const Frame& frame) {
-  block_bytes_ += frame.size;
-  ++block_frames_;
-  if (block_bytes_ > limits_.max_header_bytes) {
+  client_.block_bytes += frame.size;
+  ++client_.block_frames;
+  if (client_.block_bytes > limits_.max_header_bytes) {
     return Violate(absl::StrCat("headers of more than ", limits_.max_header_bytes, " bytes"));
   }
-  if (block_frames_ > limits_.max_continuations) {
+  if (client_.block_frames > limits_.max_continuations) {
     return Violate(absl::StrCat("headers in more than ", limits_.max_continuations, " frames"));
   }
-  if ((frame.flags & kEndHeaders) != 0) block_frames_ = 0;
+  if ((frame.flags & kEndHeaders) != 0) client_.block_frames = 0;
   return true;
 }
 
 void FrameGuard::OnReset(const Frame& frame, absl::Duration now) {
   Call* const call = Find(frame.stream);
-  drop_ = true;
+  client_.drop = true;
   if (call == nullptr || call->reset_held) return;
   if (AllowReset(now)) {
-    drop_ = false;
+    client_.drop = false;
     Remove(call);
   } else {
     call->reset_held = true;
@@ -314,39 +314,39 @@ void FrameGuard::ReleaseResets(absl::Duration now) {
 }
 
 void FrameGuard::OnClientPayload(std::string_view bytes, absl::Duration now) {
-  if (frame_.type == kHeadersFrame || frame_.type == kContinuationFrame) {
+  if (client_.frame.type == kHeadersFrame || client_.frame.type == kContinuationFrame) {
     OnHeaderBytes(bytes);
-  } else if (frame_.type == kDataFrame) {
+  } else if (client_.frame.type == kDataFrame) {
     OnDataBytes(bytes, now);
   }
 }
 
 void FrameGuard::OnHeaderBytes(std::string_view bytes) {
-  const size_t priority = std::min(priority_left_, bytes.size());
-  priority_left_ -= priority;
+  const size_t priority = std::min(client_.priority_left, bytes.size());
+  client_.priority_left -= priority;
   bytes.remove_prefix(priority);
-  fields_.Add(bytes);
-  if (fields_.malformed()) Violate("headers that are not HPACK");
-  if (fields_.num_fields() > limits_.max_header_fields) {
+  client_.fields.Add(bytes);
+  if (client_.fields.malformed()) Violate("headers that are not HPACK");
+  if (client_.fields.num_fields() > limits_.max_header_fields) {
     Violate(absl::StrCat("headers of more than ", limits_.max_header_fields, " fields"));
   }
 }
 
 void FrameGuard::OnDataBytes(std::string_view bytes, absl::Duration now) {
-  if (pad_length_due_) {
-    pad_length_due_ = false;
-    padding_ = static_cast<unsigned char>(bytes[0]);
-    if (padding_ >= left_) {
+  if (client_.pad_length_due) {
+    client_.pad_length_due = false;
+    client_.padding = static_cast<unsigned char>(bytes[0]);
+    if (client_.padding >= client_.left) {
       Violate("a frame of data with more padding than bytes");
       return;
     }
     bytes.remove_prefix(1);
-    // left_ still counts this byte.
-    if (bytes.size() > left_ - 1 - padding_) bytes = bytes.substr(0, left_ - 1 - padding_);
-  } else if (bytes.size() + padding_ > left_) {
-    bytes = bytes.substr(0, left_ > padding_ ? left_ - padding_ : 0);
+    // client_.left still counts this byte.
+    if (bytes.size() > client_.left - 1 - client_.padding) bytes = bytes.substr(0, client_.left - 1 - client_.padding);
+  } else if (bytes.size() + client_.padding > client_.left) {
+    bytes = bytes.substr(0, client_.left > client_.padding ? client_.left - client_.padding : 0);
   }
-  Call* const call = Find(frame_.stream);
+  Call* const call = Find(client_.frame.stream);
   if (call == nullptr) return;
   bytes_.received += bytes.size();
   bytes_.unfinished -= call->requests.unfinished();

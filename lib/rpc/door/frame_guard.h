@@ -117,7 +117,7 @@ class FrameGuard {
   /// Frames for the server that are none of the client's: send them where client_between_frames, and erase what was
   /// sent. While there are any, no frame of the client begins.
   std::string& for_server() { return for_server_; }
-  bool client_between_frames() const { return left_ == 0 && block_frames_ == 0; }
+  bool client_between_frames() const { return client_.left == 0 && client_.block_frames == 0; }
   /// The next bytes of the server, as OnClientBytes; what is not taken waits for for_client(), or for more bytes.
   Passed OnServerBytes(char* bytes, size_t size, absl::Duration now);
   /// Answers to refused calls, and windows: send them where server_between_frames, and erase what was sent.
@@ -202,7 +202,7 @@ class FrameGuard {
 
   static Frame ParseHeader(const char* header);
   static void Pass(Passed& passed, char* bytes, size_t count, bool keep);
-  /// False where the frame has to wait, or is a violation. May change the header, and set drop_.
+  /// False where the frame has to wait, or is a violation. May change the header, and set client_.drop.
   bool BeginClientFrame(char* header, absl::Duration now);
   bool BeginHeaders(const Frame& frame);
   bool BeginContinuation(const Frame& frame);
@@ -258,18 +258,19 @@ class FrameGuard {
   std::optional<Violation> violation_;
   std::string for_server_, for_client_;
 
-  // The client's frame under way.
-  Frame frame_;
-  size_t left_ = 0;     // bytes of its payload
-  size_t padding_ = 0;  // the last ones of these
-  bool pad_length_due_ = false;
-  bool drop_ = false;         // nobody needs it
-  bool block_aside_ = false;  // the header block under way makes no call
-  size_t block_bytes_ = 0;    // of the header block under way
-  int block_frames_ = 0;
-  size_t priority_left_ = 0;  // bytes before its fields
-  HeaderFieldCounter fields_;
-
+  struct ClientSide {
+    Frame frame;         ///< under way
+    size_t left = 0;     ///< bytes of its payload
+    size_t padding = 0;  ///< the last ones of these
+    bool pad_length_due = false;
+    bool drop = false;         ///< nobody needs it
+    bool block_aside = false;  ///< the header block under way makes no call
+    size_t block_bytes = 0;    ///< of the header block under way
+    int block_frames = 0;
+    size_t priority_left = 0;  ///< bytes before its fields
+    HeaderFieldCounter fields;
+  };
+  ClientSide client_;
   struct ServerSide {
     Frame frame;      ///< under way
     size_t left = 0;  ///< bytes of its payload
