@@ -175,18 +175,18 @@ void RunReporter::OnEvaluation(const rollout::EvaluationResult& evaluation, cons
   const learner::EpisodeStats stats = StatsOf(evaluation, table.num_slots());
   std::vector<learner::NamedValue> named = names_.OfEvaluation(stats, table);
   for (const auto& [name, mean] : tracked) named.push_back({absl::StrCat("evaluation/Custom/", name), "", mean});
-  evaluation_values_.clear();
-  for (const learner::NamedValue& value : named) evaluation_values_.emplace_back(value.key, value.value);
-  evaluation_is_new_ = true;
+  evaluation_.values.clear();
+  for (const learner::NamedValue& value : named) evaluation_.values.emplace_back(value.key, value.value);
+  evaluation_.is_new = true;
   held_ = true;
-  evaluation_env_steps_ = env_steps;
-  shown_evaluation_.clear();
+  evaluation_.env_steps = env_steps;
+  evaluation_.shown.clear();
   if (last_ && last_->rewards_differ) {
     for (const telemetry::ProgressView::Returns& policy : ShownReturns(names_.Policies(stats, table, kMostShown))) {
-      if (policy.mean) shown_evaluation_.emplace_back(policy.name, *policy.mean);
+      if (policy.mean) evaluation_.shown.emplace_back(policy.name, *policy.mean);
     }
   } else {
-    shown_evaluation_.emplace_back("return", evaluation.return_sum.mean);
+    evaluation_.shown.emplace_back("return", evaluation.return_sum.mean);
   }
   if (tensorboard_ == nullptr) return;
   tensorboard_->Scalar("Test-Results/Episode-Rewards/Mean-Score", evaluation.return_sum.mean, env_steps);
@@ -300,11 +300,11 @@ void RunReporter::WriteLine(const learner::ProgressRecord& record) {
     if (!value.tag.empty()) tensorboard_->Scalar(value.tag, value.value, record.env_steps);
     if (!value.key.empty()) more.emplace_back(std::move(value.key), value.value);
   }
-  fields.reserve(fields.size() + more.size() + evaluation_values_.size());
+  fields.reserve(fields.size() + more.size() + evaluation_.values.size());
   for (auto& [key, value] : more) fields.emplace_back(std::move(key), value);
-  if (std::exchange(evaluation_is_new_, false)) {
-    if (evaluation_env_steps_ != record.env_steps) fields.emplace_back("evaluation_env_steps", evaluation_env_steps_);
-    for (const auto& [key, value] : evaluation_values_) fields.emplace_back(key, value);
+  if (std::exchange(evaluation_.is_new, false)) {
+    if (evaluation_.env_steps != record.env_steps) fields.emplace_back("evaluation_env_steps", evaluation_.env_steps);
+    for (const auto& [key, value] : evaluation_.values) fields.emplace_back(key, value);
   }
   lines_->Write(fields);
   last_written_ = true;
@@ -341,8 +341,8 @@ telemetry::ProgressView RunReporter::View(const learner::ProgressRecord& record)
     }
   }
   if (record.rewards_differ) view.agents = ShownReturns(names_.Agents(record.window, kMostShown));
-  view.evaluation = shown_evaluation_;
-  view.evaluation_env_steps = evaluation_env_steps_;
+  view.evaluation = evaluation_.shown;
+  view.evaluation_env_steps = evaluation_.env_steps;
   view.losses = ShownLosses(record.losses);
   for (const auto& [tag, value] : record.losses) {
     if (tag == "Policy/Learning rate") view.learning_rate = value;

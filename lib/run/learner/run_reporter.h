@@ -79,7 +79,7 @@ class RunReporter final : public base::MetricSink, public learner::ProgressListe
   /// there was no evaluation, and nothing new from callbacks, since then.
   void Finish();
   /// The last evaluation by the names that all outputs use (NamedValues::OfEvaluation); empty before the first.
-  const std::vector<std::pair<std::string, double>>& evaluation_values() const { return evaluation_values_; }
+  const std::vector<std::pair<std::string, double>>& evaluation_values() const { return evaluation_.values; }
 
   const std::optional<learner::ProgressRecord>& last() const { return last_; }
   const learner::NamedValues& names() const { return names_; }
@@ -123,14 +123,17 @@ class RunReporter final : public base::MetricSink, public learner::ProgressListe
   std::optional<learner::ProgressRecord> last_;
   bool last_written_ = true;
   bool held_ = false;                         ///< a line of last_ is to be written
-  bool evaluation_is_new_ = false;            ///< no line has it yet
   std::vector<learner::NamedValue> tracked_;  ///< by callbacks, for the next line
   std::vector<std::string> settings_;         ///< "POLICY algorithm.KEY=VALUE", for the next line
   double callback_errors_ = 0;                ///< as the last line has them
-  /// The last evaluation, as lines have it, and as the display does.
-  std::vector<std::pair<std::string, double>> evaluation_values_;
-  std::vector<std::pair<std::string, double>> shown_evaluation_;
-  int64_t evaluation_env_steps_ = 0;
+  /// The last evaluation.
+  struct Evaluation {
+    std::vector<std::pair<std::string, double>> values;  ///< as lines have it
+    std::vector<std::pair<std::string, double>> shown;   ///< as the display does
+    int64_t env_steps = 0;
+    bool is_new = false;  ///< no line has it yet
+  };
+  Evaluation evaluation_;
   bool told_no_best_ = false;
 };
 
