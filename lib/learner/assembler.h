@@ -203,10 +203,13 @@ class Assembler {
   std::vector<double> reward_sum_;
   std::vector<int32_t> reward_count_;
   std::vector<int32_t> needed_;
-  int64_t num_joint_rows_ = 0;
   tensor::Buffer joint_, joint_images_, presence_;
-  JointRows joint_floats_;    ///< in joint_
-  JointRows joint_pictures_;  ///< in joint_images_ and presence_
+  struct WrittenJointRows {
+    int64_t count = 0;
+    JointRows floats;    ///< in joint_
+    JointRows pictures;  ///< in joint_images_ and presence_
+  };
+  WrittenJointRows joint_rows_;
   JointStepBuilder joint_steps_;
 };
 

@@ -22,19 +22,19 @@ void Assembler::NumberJointRows() {
   int32_t next = 0;
   for (int32_t& row : acting_row_) row = row < 0 ? -1 : next++;
   for (int32_t& row : final_row_) row = row < 0 ? -1 : next++;
-  num_joint_rows_ = next;
+  joint_rows_.count = next;
 }
 
 void Assembler::WriteJointRows() {
   const auto agents = static_cast<int64_t>(schema_.agent_ids.size());
   if (needs_joint_floats_) {
-    joint_floats_.floats = ReserveMatrix(joint_, num_joint_rows_, joint_size_);
-    WriteJointRows(joint_floats_);
+    joint_rows_.floats.floats = ReserveMatrix(joint_, joint_rows_.count, joint_size_);
+    WriteJointRows(joint_rows_.floats);
   }
   if (needs_joint_images_) {
-    joint_pictures_.floats = ReserveMatrix(presence_, num_joint_rows_, agents);
-    joint_pictures_.images = ReserveBytes(joint_images_, num_joint_rows_, joint_size_ - agents);
-    WriteJointRows(joint_pictures_);
+    joint_rows_.pictures.floats = ReserveMatrix(presence_, joint_rows_.count, agents);
+    joint_rows_.pictures.images = ReserveBytes(joint_images_, joint_rows_.count, joint_size_ - agents);
+    WriteJointRows(joint_rows_.pictures);
   }
 }
 
@@ -43,7 +43,7 @@ void Assembler::WriteJointRows(const JointRows& to) {
   const int64_t bits = bytes ? 0 : joint_size_ - static_cast<int64_t>(schema_.agent_ids.size());
   const int64_t stride = to.floats.stride;
   float* const floats = Writable(to.floats);
-  for (int64_t row = 0; row < num_joint_rows_; ++row) {
+  for (int64_t row = 0; row < joint_rows_.count; ++row) {
     std::memset(floats + row * stride + bits, 0, static_cast<size_t>(stride - bits) * sizeof(float));
   }
   const auto put = [&](int32_t row, int32_t slot, const RowMatrix& obs, const ByteMatrix& images, int64_t from,
@@ -81,7 +81,7 @@ void Assembler::WriteJointRows(const JointRows& to) {
     }
   }
   // Where everybody was there, every column has been written.
-  for (int64_t row = 0; row < num_joint_rows_; ++row) {
+  for (int64_t row = 0; row < joint_rows_.count; ++row) {
     float* const at = floats + row * stride;
     for (size_t slot = 0; slot < joint_offset_.size(); ++slot) {
       if (at[bits + static_cast<int64_t>(slot)] != 0.0f) continue;
@@ -99,8 +99,8 @@ void Assembler::PointAtJointRows(Gather& gather, PolicyTrainBatch& batch) {
   const absl::Span<int32_t> critic_row = Reserve<int32_t>(gather.critic_row, batch.rows);
   const absl::Span<int32_t> final_critic_row = Reserve<int32_t>(gather.final_critic_row, batch.final_rows);
   const policy::PolicySpec& spec = schema_.policies[batch.policy];
-  const JointRows& joint = spec.ByteElements(spec.critic()) > 0 ? joint_pictures_ : joint_floats_;
-  needed_.assign(static_cast<size_t>(num_joint_rows_), -1);
+  const JointRows& joint = spec.ByteElements(spec.critic()) > 0 ? joint_rows_.pictures : joint_rows_.floats;
+  needed_.assign(static_cast<size_t>(joint_rows_.count), -1);
   for (int64_t r = 0; r < batch.rows; ++r) needed_[critic_row[r] = acting_row_[gather.step[r]]] = 0;
   for (int64_t r = 0; r < batch.final_rows; ++r) {
     needed_[final_critic_row[r] = final_row_[gather.final_step[r]]] = 0;
@@ -111,14 +111,14 @@ void Assembler::PointAtJointRows(Gather& gather, PolicyTrainBatch& batch) {
   batch.critic_row = critic_row;
   batch.final_critic_row = final_critic_row;
   batch.joint_sizes = schema_.agent_observation_sizes;
-  if (next == num_joint_rows_) {
+  if (next == joint_rows_.count) {
     batch.critic_state = joint.floats;
     batch.critic_images = joint.images;
     return;
   }
   batch.critic_state = ReserveMatrix(gather.critic_state, next, joint.floats.columns);
   batch.critic_images = ReserveBytes(gather.critic_images, joint.images.rows > 0 ? next : 0, joint.images.columns);
-  for (int64_t row = 0; row < num_joint_rows_; ++row) {
+  for (int64_t row = 0; row < joint_rows_.count; ++row) {
     if (needed_[row] < 0) continue;
     std::memcpy(Writable(batch.critic_state) + int64_t{needed_[row]} * joint.floats.stride, joint.floats.row(row),
                 static_cast<size_t>(joint.floats.stride) * sizeof(float));
