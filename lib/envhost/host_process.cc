@@ -110,14 +110,14 @@ HostProcess::HostProcess(const ProcessOrder& order, std::unique_ptr<SharedMemory
       start_time_(order_.clock->SteadyNow()),
       slow_(kRingCapacity),
       waiters_(&memory_->page()),
-      progress_time_(order_.clock->SteadyNow()) {}
+      progress_{.time = WatchedTime(order_.clock->SteadyNow())} {}
 
 HostProcess::~HostProcess() = default;
 
 absl::StatusOr<std::string> HostProcess::AwaitDescription() {
   base::MutexLock start(&start_mutex_);
-  while (described_.empty()) TROUPE_RETURN_IF_ERROR(TakeDescription(absl::Milliseconds(10)));
-  return described_;
+  while (described_.text.empty()) TROUPE_RETURN_IF_ERROR(TakeDescription(absl::Milliseconds(10)));
+  return described_.text;
 }
 
 absl::Status HostProcess::TakeDescription(absl::Duration wait) {
@@ -140,7 +140,7 @@ absl::Status HostProcess::TakeDescription(absl::Duration wait) {
                        kLayoutVersion, ": is its Python package of another version?"),
           false);
     }
-    described_ = **std::move(line);
+    described_.text = **std::move(line);
     return absl::OkStatus();
   }
   if (child_->Ended()) {
@@ -192,7 +192,7 @@ absl::Status HostProcess::EnsureReady() {
   const absl::Status sent = SendEarly(*child_, message.dump());
   if (!sent.ok()) return DieLocked(absl::StatusCode::kUnavailable, std::string(sent.message()), false);
   base::MutexLock ring_lock(&mutex_);
-  progress_time_.Restart(order_.clock->SteadyNow());
+  progress_.time.Restart(order_.clock->SteadyNow());
   ready_.store(true, std::memory_order_release);
   return absl::OkStatus();
 }
@@ -239,8 +239,8 @@ absl::StatusOr<HostProcess::Ticket> HostProcess::PostEntry(uint32_t entry, bool 
     return absl::ResourceExhaustedError("the ring of a Python process is full: closes that it has not answered");
   }
   if (head_ == page.done.load(std::memory_order_relaxed)) {  // it has nothing else to do
-    progress_done_ = head_;
-    progress_time_.Restart(order_.clock->SteadyNow());
+    progress_.done = head_;
+    progress_.time.Restart(order_.clock->SteadyNow());
   }
   if (waited_.exchange(false, std::memory_order_relaxed)) {
     EndBatchLocked();
@@ -355,14 +355,14 @@ bool HostProcess::Settled(Ticket ticket) {
   if (!ready_.load(std::memory_order_acquire)) {
     {
       base::MutexLock start(&start_mutex_);
-      if (described_.empty()) {
+      if (described_.text.empty()) {
         // Every look is some system calls, and whoever steps other processes beside it comes here all the time.
         const absl::Duration now = order_.clock->SteadyNow();
-        if (now - asked_at_ < kLook) return false;
-        asked_at_ = now;
+        if (now - described_.asked_at < kLook) return false;
+        described_.asked_at = now;
         if (!TakeDescription(absl::ZeroDuration()).ok()) return true;
       }
-      if (described_.empty()) return false;
+      if (described_.text.empty()) return false;
     }
     if (!EnsureReady().ok()) return true;
   }
@@ -375,13 +375,13 @@ absl::Status HostProcess::Look(bool often) {
   uint32_t done;
   {
     base::MutexLock lock(&mutex_);
-    if (often && now - looked_at_ < kLook) return absl::OkStatus();
-    looked_at_ = now;
+    if (often && now - progress_.looked_at < kLook) return absl::OkStatus();
+    progress_.looked_at = now;
     done = page().done.load(std::memory_order_acquire);
-    if (done != progress_done_ || done == head_) progress_time_.Restart(now);
-    progress_done_ = done;
+    if (done != progress_.done || done == head_) progress_.time.Restart(now);
+    progress_.done = done;
     patience = slow_[done % kRingCapacity] != 0 ? order_.start_timeout : order_.step_timeout;
-    if (progress_time_.Look(now) <= patience) patience = absl::InfiniteDuration();
+    if (progress_.time.Look(now) <= patience) patience = absl::InfiniteDuration();
   }
   TROUPE_RETURN_IF_ERROR(CheckAlive());
   if (patience == absl::InfiniteDuration()) return absl::OkStatus();

@@ -170,8 +170,11 @@ class HostProcess {
 
   // Lock order: start_mutex_, child_mutex_, mutex_.
   base::Mutex start_mutex_;  ///< held while the start is awaited
-  std::string described_ ABSL_GUARDED_BY(start_mutex_);
-  absl::Duration asked_at_ ABSL_GUARDED_BY(start_mutex_) = -absl::InfiniteDuration();  ///< last look of Settled
+  struct Described {
+    std::string text;                                     ///< the process's own words; empty: not yet
+    absl::Duration asked_at = -absl::InfiniteDuration();  ///< last look of Settled
+  };
+  Described described_ ABSL_GUARDED_BY(start_mutex_);
 
   mutable base::Mutex child_mutex_;
   const std::unique_ptr<PythonChild> child_ ABSL_PT_GUARDED_BY(child_mutex_);
@@ -186,9 +189,12 @@ class HostProcess {
   std::vector<uint8_t> slow_ ABSL_GUARDED_BY(mutex_);  ///< by place in the ring: it may take start_timeout
   AnswerWaiters waiters_ ABSL_GUARDED_BY(mutex_);
   uint32_t head_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint32_t progress_done_ ABSL_GUARDED_BY(mutex_) = 0;  ///< answered at the last Look,
-  WatchedTime progress_time_ ABSL_GUARDED_BY(mutex_);   ///< and how long it has worked on the next
-  absl::Duration looked_at_ ABSL_GUARDED_BY(mutex_) = -absl::InfiniteDuration();
+  struct Progress {
+    uint32_t done = 0;  ///< answered at the last Look,
+    WatchedTime time;   ///< and how long it has worked on the next
+    absl::Duration looked_at = -absl::InfiniteDuration();
+  };
+  Progress progress_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint32_t> batch_ends_ ABSL_GUARDED_BY(mutex_);  ///< of batches that are not answered, in order
 };
 
