@@ -163,7 +163,7 @@ absl::Status RunPolicies::ChangePolicies(const PolicyTablePtr& next, TableChange
     if (run_.phase == RunState::Phase::kMade) return absl::FailedPreconditionError("the learner has not started");
     if (run_.phase != RunState::Phase::kStarted) {
       return absl::UnavailableError(
-          absl::StrCat("the run is about to end, its policies stay as they are: ", run_.reason));
+          absl::StrCat("the run is about to end, its policies stay as they are: ", run_.ending.reason));
     }
     version = run_.version;
     now = run_.view;

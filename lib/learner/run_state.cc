@@ -103,7 +103,7 @@ Outbox RunState::ScheduleLocked() {
   Outbox outbox;
   outbox.let_go = ingest->TakeLetGo();
   std::vector<GrantOrder> orders = plan->Schedule(now);
-  if (!orders.empty() && !rate_since.has_value()) rate_since = now;
+  if (!orders.empty() && !times.rate_since.has_value()) times.rate_since = now;
   for (const ExpiredGrant& expired : plan->TakeExpired()) {
     outbox.expired.push_back({registry.workers().at(expired.worker.value()).port, expired});
   }
@@ -124,29 +124,29 @@ void RunState::EndIfEnvsFailLocked() {
 void RunState::GiveUpLocked(StepOutcome::Kind as, std::string why) {
   if (phase != Phase::kStarted) return;
   phase = Phase::kDraining;
-  drained_as = as;
-  reason = std::move(why);
+  ending.drained_as = as;
+  ending.reason = std::move(why);
   plan->Close();
   changed.NotifyAll();
 }
 
 void RunState::FailLocked(absl::Status status) {
   phase = Phase::kFailed;
-  reason = std::string(status.message());
-  failure = std::move(status);
+  ending.reason = std::string(status.message());
+  ending.failure = std::move(status);
   plan->Close();
 }
 
 void RunState::StopLocked(std::string why) {
   if (phase != Phase::kMade && phase != Phase::kStarted && phase != Phase::kDraining) return;
   phase = Phase::kStopped;
-  reason = std::move(why);
+  ending.reason = std::move(why);
   plan->Close();
 }
 
 absl::Duration RunState::WallClockLocked() const {
-  const absl::Duration earlier = absl::Seconds(earlier_wall_clock_s);
-  return sampling_since.has_value() ? earlier + (clock.SteadyNow() - *sampling_since) : earlier;
+  const absl::Duration earlier = absl::Seconds(times.earlier_wall_clock_s);
+  return times.sampling_since.has_value() ? earlier + (clock.SteadyNow() - *times.sampling_since) : earlier;
 }
 
 PolicyViewPtr RunState::View() const {
@@ -180,7 +180,7 @@ LearnerStatus RunState::Status() const {
   base::MutexLock lock(&mutex);
   LearnerStatus status;
   status.state = StateWordsLocked();
-  status.reason = reason;
+  status.reason = ending.reason;
   status.learner_epoch = config.learner_epoch;
   status.progress = last;
   status.books = accounting.Books();

@@ -43,6 +43,26 @@ struct Outbox {
   void Send() const;
 };
 
+/// How a run ends, or ended. Plain value.
+struct RunEnding {
+  std::string reason;  ///< why it drains, stopped or failed
+  absl::Status failure;
+  bool drain_sent = false;
+  /// Why it drains, as Step will say it.
+  StepOutcome::Kind drained_as = StepOutcome::Kind::kDrained;
+};
+
+/// From when a run's times count. Plain value.
+struct RunTimes {
+  double earlier_wall_clock_s = 0;  ///< of the run's earlier learners
+  /// When the first fragment of this epoch was accepted: until then workers start and environments are made.
+  std::optional<absl::Duration> sampling_since;
+  /// Where the span of the next rate begins: at the update before it, of this epoch's first at the first grants, before
+  /// which nobody samples. nullopt: nothing is granted yet. Not at sampling_since: the fragment that begins that is of
+  /// the first update, and was sampled before.
+  std::optional<absl::Duration> rate_since;
+};
+
 /// What the two halves of a learner share: WorkerDesk brings in what workers say, UpdateCycle takes out what is trained
 /// on, and both tell workers what follows. Made and owned by Learner, before both.
 ///
@@ -67,7 +87,7 @@ class RunState {
     kStarted,   ///< granting and training
     kDraining,  ///< trains what is complete, grants nothing
     kStopped,   ///< a stop condition held
-    kFailed,    ///< see `failure`
+    kFailed,    ///< see `ending.failure`
   };
 
   /// `config` and `deps` outlive it; the config is checked, the deps are complete.
@@ -103,12 +123,8 @@ class RunState {
   mutable base::Mutex mutex;
   base::CondVar changed;  ///< a batch became ready, or the run is to end
   Phase phase ABSL_GUARDED_BY(mutex) = Phase::kMade;
-  std::string reason ABSL_GUARDED_BY(mutex);  ///< why it drains, stopped or failed
-  absl::Status failure ABSL_GUARDED_BY(mutex);
   bool updating ABSL_GUARDED_BY(mutex) = false;
-  bool drain_sent ABSL_GUARDED_BY(mutex) = false;
-  /// Why it drains, as Step will say it.
-  StepOutcome::Kind drained_as ABSL_GUARDED_BY(mutex) = StepOutcome::Kind::kDrained;
+  RunEnding ending ABSL_GUARDED_BY(mutex);
 
   PolicyViewPtr view ABSL_GUARDED_BY(mutex);
   Accounting accounting ABSL_GUARDED_BY(mutex);
@@ -125,13 +141,7 @@ class RunState {
   int64_t arrived_env_steps ABSL_GUARDED_BY(mutex) = 0;  ///< accepted and not yet trained on
   int64_t episodes ABSL_GUARDED_BY(mutex) = 0;
   ProgressRecord last ABSL_GUARDED_BY(mutex);
-  double earlier_wall_clock_s ABSL_GUARDED_BY(mutex) = 0;
-  /// When the first fragment of this epoch was accepted: until then workers start and environments are made.
-  std::optional<absl::Duration> sampling_since ABSL_GUARDED_BY(mutex);
-  /// Where the span of the next rate begins: at the update before it, of this epoch's first at the first grants, before
-  /// which nobody samples. nullopt: nothing is granted yet. Not at sampling_since: the fragment that begins that is of
-  /// the first update, and was sampled before.
-  std::optional<absl::Duration> rate_since ABSL_GUARDED_BY(mutex);
+  RunTimes times ABSL_GUARDED_BY(mutex);
 
  private:
   std::string StateWordsLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);

@@ -67,7 +67,7 @@ absl::Status UpdateCycle::Restore(const LearnerState& state) {
   for (const FeedSpec& feed : run_.feeds) clocks_.emplace_back(state.updates_of(feed.name), state.published_version());
   run_.trained = RunCounts{state.env_steps, state.agent_steps, state.iteration};
   run_.episodes = state.episodes;
-  run_.earlier_wall_clock_s = state.wall_clock_s;
+  run_.times.earlier_wall_clock_s = state.wall_clock_s;
   run_.last.env_steps = state.env_steps;
   run_.last.agent_steps = state.agent_steps;
   run_.last.updates = state.iteration;
@@ -158,7 +158,7 @@ std::optional<StepOutcome> UpdateCycle::EndLocked() {
   if (run_.phase == Phase::kStarted || run_.phase == Phase::kDraining) {
     if (!run_.ingest->stuck().ok()) {
       run_.FailLocked(run_.ingest->stuck());
-    } else if (run_.EndIfEnvsFailLocked(); run_.drained_as != StepOutcome::Kind::kDrained) {
+    } else if (run_.EndIfEnvsFailLocked(); run_.ending.drained_as != StepOutcome::Kind::kDrained) {
       // What has arrived whole is trained on.
     } else if (auto reason = StopByTimeOrReturn(config_.stop, run_.WallClockLocked(), NoScore)) {
       run_.plan->Close();
@@ -175,12 +175,12 @@ std::optional<StepOutcome> UpdateCycle::EndLocked() {
   }
   switch (run_.phase) {
     case Phase::kStopped:
-      return StepOutcome{StepOutcome::Kind::kStopped, run_.reason, absl::OkStatus()};
+      return StepOutcome{StepOutcome::Kind::kStopped, run_.ending.reason, absl::OkStatus()};
     case Phase::kFailed:
-      return StepOutcome{StepOutcome::Kind::kFailed, "", run_.failure};
+      return StepOutcome{StepOutcome::Kind::kFailed, "", run_.ending.failure};
     case Phase::kDraining:
       if (!run_.HasBatchLocked()) {
-        return StepOutcome{run_.drained_as, run_.reason, absl::OkStatus()};
+        return StepOutcome{run_.ending.drained_as, run_.ending.reason, absl::OkStatus()};
       }
       return std::nullopt;
     case Phase::kMade:
@@ -353,9 +353,9 @@ void UpdateCycle::Book(const Batch& batch, int64_t num_finished, ProgressRecord*
     record->updates = run_.trained.updates;
     record->episodes = run_.episodes;
     record->wall_clock_s = absl::ToDoubleSeconds(run_.WallClockLocked());
-    const double elapsed_s = absl::ToDoubleSeconds(now - run_.rate_since.value_or(now));
+    const double elapsed_s = absl::ToDoubleSeconds(now - run_.times.rate_since.value_or(now));
     record->env_steps_per_s = elapsed_s > 0 ? static_cast<double>(env_steps) / elapsed_s : 0;
-    run_.rate_since = now;
+    run_.times.rate_since = now;
     record->workers = run_.registry.num_connected();
     record->env_counters = run_.registry.env_counters();
     record->expired_grants = run_.plan->expired_grants();

@@ -33,7 +33,7 @@ absl::StatusOr<WorkerTicket> WorkerDesk::Join(const WorkerHello& hello, std::sha
   {
     base::MutexLock lock(&run_.mutex);
     if (!run_.GoesOnLocked()) {
-      return absl::CancelledError(absl::StrCat("the run takes no workers any more: ", run_.reason));
+      return absl::CancelledError(absl::StrCat("the run takes no workers any more: ", run_.ending.reason));
     }
     const absl::Duration now = run_.clock.SteadyNow();
     TROUPE_RETURN_IF_ERROR(run_.registry.Check(hello));
@@ -126,7 +126,7 @@ absl::StatusOr<FragmentAck> WorkerDesk::Submit(const WorkerTicket& ticket, uint6
         worker->last_version_n = std::max(worker->last_version_n, policy_rows.version.n);
       }
       run_.arrived_env_steps += kept->num_env_steps;
-      if (!run_.sampling_since.has_value()) run_.sampling_since = worker->last_seen;
+      if (!run_.times.sampling_since.has_value()) run_.times.sampling_since = worker->last_seen;
       run_.env_health.Delivered(ticket.worker_id.value(), static_cast<int64_t>(kept->finished.size()));
     }
     outbox = run_.ScheduleLocked();
@@ -224,11 +224,11 @@ void WorkerDesk::RequestDrain(const std::string& reason) {
     run_.plan->Close();
     if (run_.GoesOnLocked()) {
       run_.phase = RunState::Phase::kDraining;
-      run_.reason = reason;
+      run_.ending.reason = reason;
     }
     run_.changed.NotifyAll();
-    if (run_.drain_sent) return;
-    run_.drain_sent = true;
+    if (run_.ending.drain_sent) return;
+    run_.ending.drain_sent = true;
     for (const auto& [id, worker] : run_.registry.workers()) {
       if (worker.connected) ports.push_back(worker.port);
     }
