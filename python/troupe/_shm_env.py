@@ -20,7 +20,7 @@ from troupe._shm_host import (
     AGENT_TRUNCATED,
 )
 from troupe.env_adapters import EnvAdapterError
-from troupe.env_adapters.core import NO_STATE
+from troupe.env_adapters.agent_spaces import NO_STATE
 from troupe.env_adapters.spaces import SpaceCodec
 
 

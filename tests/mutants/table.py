@@ -558,7 +558,7 @@ MUTANTS = [
            ("python_env_adapters_agree_test", "EndsTest.*")),
     mutant("who_is_truncated_beside_an_end_sees_the_state_before", PY_ADAPTERS + "core.py",
            "if result.all_terminated and True not in result.truncated:", "if result.all_terminated:", ("python_env_adapters_agree_test", "EndsTest.*")),
-    mutant("any_state_of_infos_is_the_global_state", PY_ADAPTERS + "core.py",
+    mutant("any_state_of_infos_is_the_global_state", PY_ADAPTERS + "agent_spaces.py",
            'array.ndim and array.size and array.dtype.kind in "biuf"', "True", ("python_env_adapters_agree_test", "StateOfInfosTest.*")),
     mutant("agents_that_came_back_are_left_out", PY_ADAPTERS + "dicts.py", "if done[i] and (terminated.get(key) or (truncated and truncated.get(key))):",
            "if done[i]:", ("python_env_adapters_agree_test", "AgentsThatStayTest.*")),

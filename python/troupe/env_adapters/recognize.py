@@ -7,8 +7,9 @@ from typing import Any, Callable
 
 from troupe.env_adapters import spaces
 from troupe.env_adapters.aec import AecAdapter
+from troupe.env_adapters.agent_spaces import in_order
 from troupe.env_adapters.base import EnvAdapter, EnvAdapterError, close_after_error
-from troupe.env_adapters.core import AdapterCore, in_order
+from troupe.env_adapters.core import AdapterCore
 from troupe.env_adapters.dicts import ParallelAdapter, RllibAdapter
 from troupe.env_adapters.gymnasium_env import GymnasiumAdapter, ListAdapter, tuples_of_one_length
 from troupe.env_adapters.seeding import Seeding
