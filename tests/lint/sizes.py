@@ -21,10 +21,10 @@ import ratchet  # noqa: E402
 import trees  # noqa: E402
 
 LIMITS = {
-    "file_lines": ratchet.Limit(700, "lines"),
-    "class_fields": ratchet.Limit(29, "fields"),
+    "file_lines": ratchet.Limit(600, "lines"),
+    "class_fields": ratchet.Limit(25, "fields"),
     "function_lines": ratchet.Limit(80, "lines"),
-    "service_lines": ratchet.Limit(1400, "lines without tests"),
+    "service_lines": ratchet.Limit(1300, "lines without tests"),
 }
 SERVICES = ("common", "learner", "policy_server", "worker")
 SERVICES_KEY = f"services/{{{','.join(SERVICES)}}}"
@@ -250,21 +250,21 @@ def self_test():
                 failures += 1
                 print(f"self-test: {what}: expected {one}, got {other}")
     long_function = f"void F() {{\n{body(79)}}}\n"
-    big_class = f"class C {{\n{fields(30)}}};\n"
+    big_class = f"class C {{\n{fields(26)}}};\n"
     cases = [
         ("all at their limits", {
-            "lib/a/a.cc": f"void F() {{\n{body(78)}}}\nclass C {{\n{fields(29)}}};\n", "lib/a/b.cc": "\n" * 700,
-            "services/learner/a.cc": "\n" * 600, "services/worker/a.cc": "\n" * 600, "services/common/a.h": "\n" * 200,
+            "lib/a/a.cc": f"void F() {{\n{body(78)}}}\nclass C {{\n{fields(25)}}};\n", "lib/a/b.cc": "\n" * 600,
+            "services/learner/a.cc": "\n" * 600, "services/worker/a.cc": "\n" * 500, "services/common/a.h": "\n" * 200,
             "services/common/a_test.cc": "\n" * 200, "services/cli/a.cc": "\n" * 200}, []),
-        ("a file", {"lib/a/a.cc": "\n" * 701, "troupe": "\n" * 701}, ["lib/a/a.cc has 701 lines, expected at most 700", "troupe has 701"]),
+        ("a file", {"lib/a/a.cc": "\n" * 601, "troupe": "\n" * 601}, ["lib/a/a.cc has 601 lines, expected at most 600", "troupe has 601"]),
         ("a function", {"lib/a/a.cc": "\n" + long_function}, ["lib/a/a.cc:2: F has 81 lines, expected at most 80"]),
         ("a function in a header of kernels", {"lib/a/a.inc": long_function}, ["F has 81 lines"]),
         ("a function in Python", {"bench/a.py": "def f():\n" + "    pass\n" * 80}, ["bench/a.py:1: f has 81 lines"]),
-        ("a class", {"lib/a/a.h": big_class}, ["lib/a/a.h:1: C has 30 fields, expected at most 29"]),
+        ("a class", {"lib/a/a.h": big_class}, ["lib/a/a.h:1: C has 26 fields, expected at most 25"]),
         ("a plain struct", {"lib/a/a.h": big_class.replace("class", "struct")}, []),
-        ("a struct with a private part", {"lib/a/a.h": f"struct C {{\n private:\n{fields(30)}}};\n"}, ["C has 30 fields"]),
-        ("services", {f"services/{name}/a.cc": "\n" * 351 for name in SERVICES},
-         [f"{SERVICES_KEY} has 1404 lines without tests, expected at most 1400"]),
+        ("a struct with a private part", {"lib/a/a.h": f"struct C {{\n private:\n{fields(26)}}};\n"}, ["C has 26 fields"]),
+        ("services", {f"services/{name}/a.cc": "\n" * 326 for name in SERVICES},
+         [f"{SERVICES_KEY} has 1304 lines without tests, expected at most 1300"]),
         ("what cannot be read", {"lib/a/a.cc": "void F() {\n", "lib/a/b.cc": "}\n"},
          ["lib/a/a.cc: line 1: no brace closes", "lib/a/b.cc: line 1: this brace closes nothing"]),
         ("in the ratchet", {"lib/a/a.cc": long_function, ratchet.PATH: "# words\nfunction_lines 81 lib/a/a.cc: F\nother_kind 3 x\n"}, []),
