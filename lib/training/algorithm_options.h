@@ -22,7 +22,8 @@ std::vector<std::string> AlgorithmNames();
 absl::Status CheckAlgorithm(const policy::AlgorithmSpec& spec);
 
 /// Gives a policy with weights the networks of the algorithm: `policy` has an actor and a critic as the keys of the
-/// model say. INVALID_ARGUMENT, naming the key, where they cannot be its; what PolicySpec::Validate says of the outcome.
+/// model say. INVALID_ARGUMENT, naming the key, where they cannot be its; what PolicySpec::Validate says of the
+/// outcome.
 absl::Status SetNetworks(const policy::AlgorithmSpec& spec, policy::PolicySpec* policy);
 
 /// INVALID_ARGUMENT for options, of which CheckAlgorithm says OK, that do not fit this policy: names of parameters that

@@ -104,9 +104,9 @@ class DistributionParityTest : public testing::TestWithParam<size_t> {
     batch.Add(std::move(part));
     PreparedBatch prepared;
     EXPECT_TRUE(prepared.Prepare(spec, {}, batch.batch.policies[0]).ok());
-    prepared.advantages = {advantage};
-    prepared.value_targets = {0};
-    prepared.old_values = {0};
+    prepared.targets.advantages = {advantage};
+    prepared.targets.value_targets = {0};
+    prepared.targets.old_values = {0};
 
     FlatParameters parameters{policy::ParameterLayout::For(spec)};
     // Where the two outputs stand: both in the last bias, or the second in log_std.

@@ -121,9 +121,8 @@ class Team final : public rollout::SampleSink {
     const auto make = [team = std::make_shared<training::ThreadTeam>(1)](const policy::PolicySpec& spec) {
       return training::MakeFusedBackend(spec, team);
     };
-    host =
-        *training::TrainerHost::Make(config_.policies.values(), {{.name = "vdn"}, {.name = "vdn"}}, {.seed = seed}, find,
-                                     make);
+    host = *training::TrainerHost::Make(config_.policies.values(), {{.name = "vdn"}, {.name = "vdn"}}, {.seed = seed},
+                                        find, make);
     learner::LearnerConfig config;
     config.schema = rollout::ScriptedSchema(config_);
     config.options.seed = seed;

@@ -54,9 +54,10 @@ TEST_F(A2cTest, LossesAndDerivativesByHand) {
   batch.actions[1].i32 = 1;
   PreparedBatch prepared;
   ASSERT_TRUE(prepared.Prepare(spec, {}, batch.rows()).ok());
-  prepared.advantages = {2, -1};
-  prepared.value_targets = {3, 1.5f};
-  prepared.old_values = {100, 100};  // which it does not look at, nor at what the batch says of log-probabilities
+  prepared.targets.advantages = {2, -1};
+  prepared.targets.value_targets = {3, 1.5f};
+  prepared.targets.old_values = {100,
+                                 100};  // which it does not look at, nor at what the batch says of log-probabilities
   FlatParameters parameters{policy::ParameterLayout::For(spec)};
   const auto entry = [&](const char* name, absl::Span<float> all) {
     const policy::ParameterEntry* found = parameters.layout().Find(name);

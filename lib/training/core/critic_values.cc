@@ -26,7 +26,7 @@ class StreamRun {
         states_(batch.segments.size() * state_size_) {
     values_.rows.resize(static_cast<size_t>(batch.rows));
     values_.finals.resize(static_cast<size_t>(batch.final_rows));
-    prepared->critic_memory.resize(batch.sequences.size() * state_size_);
+    prepared->targets.critic_memory.resize(batch.sequences.size() * state_size_);
     size_t sequence = 0;
     for (const learner::TrainSegment& segment : batch.segments) {
       first_sequence_.push_back(sequence);
@@ -98,7 +98,7 @@ class StreamRun {
       std::copy_n(value, sequence.rows, values_.rows.data() + sequence.first_row);
       value += sequence.rows;
       std::copy_n(before_.data() + i * state_size_, state_size_,
-                  prepared_.critic_memory.data() + sequences_[i] * state_size_);
+                  prepared_.targets.critic_memory.data() + sequences_[i] * state_size_);
       std::copy_n(outputs.states.data() + i * state_size_, state_size_, StateOf(segments_[i]).data());
     }
     return absl::OkStatus();

@@ -56,9 +56,9 @@ struct CriticValues {
 };
 
 /// Asks the policy's back end, between Begin and End. Of a critic that remembers each trajectory is run in time order
-/// from what `carry` has of it; what it remembered before each sequence goes to prepared->critic_memory, and after the
-/// last row to `carry`. Of a critic behind the actor's core each sequence is run from what the actor remembered before
-/// it when it acted, and a final row from what is remembered after the last row of its segment.
+/// from what `carry` has of it; what it remembered before each sequence goes to prepared->targets.critic_memory, and
+/// after the last row to `carry`. Of a critic behind the actor's core each sequence is run from what the actor
+/// remembered before it when it acted, and a final row from what is remembered after the last row of its segment.
 absl::StatusOr<CriticValues> ValuesOf(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch,
                                       NetworkBackend* backend, PreparedBatch* prepared, CriticCarry* carry);
 

@@ -137,7 +137,7 @@ TEST_F(CriticValuesTest, RunsThroughEachTrajectoryAndAStepMoreForItsFinalRow) {
   // Side by side, as far as each goes: the first sequences of both, the second of the longer one, the final row.
   EXPECT_THAT(backend_.calls, ElementsAre(ElementsAre(3, 2), ElementsAre(2), ElementsAre(1)));
   // What it remembered before each sequence of the batch: {0, 1, 2}, {3, 4}, {5, 6}.
-  EXPECT_THAT(prepared_.critic_memory, ElementsAre(0, 7, 0));
+  EXPECT_THAT(prepared_.targets.critic_memory, ElementsAre(0, 7, 0));
 }
 
 TEST_F(CriticValuesTest, ATrajectoryThatGoesOnRemembersTheBatchBefore) {
@@ -148,7 +148,7 @@ TEST_F(CriticValuesTest, ATrajectoryThatGoesOnRemembersTheBatchBefore) {
   // 1 + 2, and the final row's 100 is not remembered.
   EXPECT_THAT(values->rows, ElementsAre(4, 6, 10));
   EXPECT_EQ(values->broken_streams, 0);
-  EXPECT_THAT(prepared_.critic_memory, ElementsAre(3, 4));
+  EXPECT_THAT(prepared_.targets.critic_memory, ElementsAre(3, 4));
 }
 
 TEST_F(CriticValuesTest, AnUpdateThatFailedLeavesWhatWasRemembered) {

@@ -176,14 +176,14 @@ absl::StatusOr<OnPolicyGroup::ValueReport> OnPolicyGroup::PrepareTargets(const W
     }
     read_moments();
   }
-  prepared.value_targets = normalized(advantages.returns);
-  prepared.old_values = normalized(values);
+  prepared.targets.value_targets = normalized(advantages.returns);
+  prepared.targets.old_values = normalized(values);
   ValueReport report;
   report.broken_streams = spoken.broken_streams;
   report.explained_variance = ExplainedVariance(advantages.returns, values, prepared.uses().in_value());
-  prepared.advantages = options.use_advnorm
-                            ? NormalizeAdvantages(advantages.advantages, prepared.active(), prepared.uses().counted())
-                            : std::move(advantages.advantages);
+  prepared.targets.advantages =
+      options.use_advnorm ? NormalizeAdvantages(advantages.advantages, prepared.active(), prepared.uses().counted())
+                          : std::move(advantages.advantages);
   return report;
 }
 

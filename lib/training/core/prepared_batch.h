@@ -46,6 +46,15 @@ absl::Status CheckDeathMasking(const policy::PolicySpec& spec);
 /// whole sequences.
 absl::Status CheckMinibatchBy(const policy::PolicySpec& spec, MinibatchBy minibatch_by);
 
+/// What an on-policy loss compares rows with, [rows] each. Plain value.
+struct RowTargets {
+  std::vector<float> advantages;
+  std::vector<float> value_targets;  ///< in the critic's units
+  std::vector<float> old_values;     ///< in the critic's units
+  /// [sequences, state size] of a critic that remembers by itself: what it remembered before each.
+  std::vector<float> critic_memory;
+};
+
 /// One policy's train batch in the form in which networks and losses read it. Reused from update to update; owned by
 /// the update thread.
 ///
@@ -112,12 +121,7 @@ class PreparedBatch {
   absl::Span<const float> old_logp;             ///< [rows]
   absl::Span<const uint8_t> action_mask;        ///< [rows, mask_size] or empty
 
-  // Set by the trainer after the critic has spoken; [rows] each.
-  std::vector<float> advantages;
-  std::vector<float> value_targets;  ///< in the critic's units
-  std::vector<float> old_values;     ///< in the critic's units
-  /// [sequences, state size] of a critic that remembers by itself: what it remembered before each.
-  std::vector<float> critic_memory;
+  RowTargets targets;  ///< set by the trainer after the critic has spoken
 
  private:
   static constexpr size_t kInitialBytes = 64;

@@ -26,11 +26,11 @@ inline absl::Span<const float> ColumnOf(const PreparedBatch& batch, RowColumn co
     case RowColumn::kOldLogp:
       return batch.old_logp;
     case RowColumn::kAdvantage:
-      return batch.advantages;
+      return batch.targets.advantages;
     case RowColumn::kValueTarget:
-      return batch.value_targets;
+      return batch.targets.value_targets;
     case RowColumn::kOldValue:
-      return batch.old_values;
+      return batch.targets.old_values;
   }
   return {};
 }

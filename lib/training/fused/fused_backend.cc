@@ -530,7 +530,7 @@ class FusedBackend final : public NetworkBackend {
     DifferentiateSequences(
         thread, worker->critic_sequences.get(), worker,
         [&](int32_t row) { return input.data + table[row] * input.stride; },
-        [&](int64_t sequence) { return batch_->critic_memory.data() + sequence * space_->critic.state_size(); },
+        [&](int64_t sequence) { return batch_->targets.critic_memory.data() + sequence * space_->critic.state_size(); },
         [&](int32_t row) { return batch_->uses().IsInValue(row); },
         [&](int rows, int vectors, float* output) {
           worker->GatherColumns(critic_columns_, worker->rows.data(), rows);

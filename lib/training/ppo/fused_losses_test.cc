@@ -87,9 +87,9 @@ class FusedLossesTest : public testing::TestWithParam<std::tuple<VectorUnit, int
     PreparedBatch prepared;
     const absl::Status fits = prepared.Prepare(spec, {}, batch.batch.policies[0]);
     EXPECT_TRUE(fits.ok()) << fits;
-    prepared.advantages.assign(rows, row.advantage);
-    prepared.value_targets.assign(rows, row.target);
-    prepared.old_values.assign(rows, row.old_value);
+    prepared.targets.advantages.assign(rows, row.advantage);
+    prepared.targets.value_targets.assign(rows, row.target);
+    prepared.targets.old_values.assign(rows, row.old_value);
 
     FlatParameters parameters{policy::ParameterLayout::For(spec)};
     const auto of = [&](const std::string& name, absl::Span<float> all) {

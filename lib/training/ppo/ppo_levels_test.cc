@@ -48,9 +48,9 @@ class PpoLevelsTest : public testing::TestWithParam<std::tuple<VectorUnit, int>>
       column->resize(static_cast<size_t>(prepared_.rows()));
       for (float& number : *column) number = static_cast<float>(random_.Normal());
     };
-    numbers(&prepared_.advantages);
-    numbers(&prepared_.value_targets);
-    numbers(&prepared_.old_values);
+    numbers(&prepared_.targets.advantages);
+    numbers(&prepared_.targets.value_targets);
+    numbers(&prepared_.targets.old_values);
     const auto active = prepared_.active();
     rows_.assign(active.begin(), active.end());
     for (const int32_t row : rows_) critic_rows_.push_back(prepared_.critic_index()[static_cast<size_t>(row)]);
@@ -82,7 +82,7 @@ class PpoLevelsTest : public testing::TestWithParam<std::tuple<VectorUnit, int>>
       }
       const int32_t chosen = prepared_.actions[row].i32;
       const double ratio = std::exp(log_p[chosen] - prepared_.old_logp[row]);
-      const double advantage = prepared_.advantages[row];
+      const double advantage = prepared_.targets.advantages[row];
       const double bounded = std::clamp(ratio, 1 - options.clip_param, 1 + options.clip_param) * advantage;
       const double by_logp = bounded < ratio * advantage ? 0 : -ratio * advantage / n;
       const double coefficient = options.entropy_coeff / n;
@@ -98,8 +98,8 @@ class PpoLevelsTest : public testing::TestWithParam<std::tuple<VectorUnit, int>>
     std::vector<float> result;
     for (size_t i = 0; i < rows_.size(); ++i) {
       const auto row = static_cast<size_t>(rows_[i]);
-      const double target = prepared_.value_targets[row];
-      const double old = prepared_.old_values[row];
+      const double target = prepared_.targets.value_targets[row];
+      const double old = prepared_.targets.old_values[row];
       const double moved = std::clamp(values[i] - old, -options.value_clip_param, options.value_clip_param);
       const double free = values[i] - target;
       const double clipped = old + moved - target;

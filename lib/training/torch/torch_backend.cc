@@ -17,6 +17,7 @@
 #include "lib/training/torch/cuda_graph.h"
 #include "lib/training/torch/device_memory.h"
 #include "lib/training/torch/policy_modules.h"
+#include "lib/training/torch/torch_batch.h"
 #include "lib/training/torch/torch_device.h"
 #include "lib/training/torch/torch_distributions.h"
 #include "lib/training/torch/torch_inputs.h"
@@ -89,21 +90,8 @@ class TorchBackend final : public NetworkBackend {
       steps_.Release();  // what they read is replaced
       batch_ = &batch;
       parameters_ = parameters;
-      targets_.loaded = false;
       LoadParameters();
-      const Tensor images = memory_.Load(batch.images());
-      if (spec_.has_action_mask)
-        mask_ = memory_.Load(batch.action_mask.data(), {batch.rows(), spec_.mask_size()}, torch::kUInt8);
-      actor_input_ = {memory_.Load(batch.actor_input()), images, Tensor(), scripts_.actor == nullptr ? Tensor() : mask_,
-                      ImageScaling(spec_, 1, memory_.device())};
-      const bool own = spec_.critic().Reads(policy::NetworkInput::kObservation);
-      critic_input_ = {memory_.Load(batch.critic_input()), own ? images : memory_.Load(batch.critic_images()), Tensor(),
-                       Tensor(), ImageScaling(spec_, own ? 1 : spec_.ImagesOf(spec_.critic()), memory_.device())};
-      if (batch.critic_images().rows > 0) critic_input_.image_rows = memory_.LoadIndex(batch.critic_image_index());
-      critic_index_ = memory_.LoadIndex(batch.critic_index());
-      if (batch.actor_memory().columns > 0) remembered_.actor = memory_.Load(batch.actor_memory()).contiguous();
-      actions_ = memory_.Load(batch.actions.data(), {batch.rows(), spec_.action_words()}, torch::kInt32);
-      old_logp_ = memory_.Load(batch.old_logp.data(), {batch.rows()}, torch::kFloat32);
+      loaded_ = TorchBatch::Load(spec_, batch, scripts_.actor != nullptr, memory_);
       return absl::OkStatus();
     });
   }
@@ -112,11 +100,11 @@ class TorchBackend final : public NetworkBackend {
     std::vector<float> values;
     const absl::Status status = Guarded("computing values", [&] {
       const torch::NoGradGuard no_grad;
-      const int64_t rows = critic_input_.rows();
+      const int64_t rows = loaded_.critic.rows();
       const int64_t most = RowsOfPass(spec_, spec_.EncodingNetwork(spec_.critic()), kValueRows);
       std::vector<Tensor> parts;
       for (int64_t first = 0; first < rows; first += most) {
-        const Tensor part = critic_input_.Range(first, std::min(most, rows - first));
+        const Tensor part = loaded_.critic.Range(first, std::min(most, rows - first));
         parts.push_back(memory_.ToHost(RunCritic(part).squeeze(1)));
       }
       memory_.Await();
@@ -165,17 +153,7 @@ class TorchBackend final : public NetworkBackend {
 
   absl::Status BeginEpoch(absl::Span<const int32_t> order) override {
     return Guarded("beginning an epoch", [&] {
-      if (!targets_.loaded) {
-        const int64_t rows = batch_->rows();
-        targets_.advantages = memory_.Load(batch_->advantages.data(), {rows}, torch::kFloat32);
-        targets_.value_targets = memory_.Load(batch_->value_targets.data(), {rows}, torch::kFloat32);
-        targets_.old_values = memory_.Load(batch_->old_values.data(), {rows}, torch::kFloat32);
-        if (const int64_t size = spec_.critic().state_size(); size > 0) {
-          const auto sequences = static_cast<int64_t>(batch_->sequences().size());
-          remembered_.critic = memory_.Load(batch_->critic_memory.data(), {sequences, size}, torch::kFloat32);
-        }
-        targets_.loaded = true;
-      }
+      loaded_.LoadTargets(spec_, *batch_, memory_);
       minibatches_.Begin(*batch_, order);
       return absl::OkStatus();
     });
@@ -270,13 +248,9 @@ class TorchBackend final : public NetworkBackend {
     steps_.Release();
     modules_ = {};
     second_half_ = {};
-    for (Tensor* tensor :
-         {&actor_input_.floats, &actor_input_.images, &actor_input_.mask, &critic_input_.floats, &critic_input_.images,
-          &critic_input_.image_rows, &critic_index_, &remembered_.actor, &remembered_.critic, &actions_, &old_logp_,
-          &mask_, &targets_.advantages, &targets_.value_targets, &targets_.old_values, &moments_.exp_avg,
-          &moments_.exp_avg_sq, &device_steps_}) {
-      tensor->reset();
-    }
+    loaded_ = {};
+    moments_ = {};
+    device_steps_.reset();
     device_totals_.Release();
     minibatches_.Release();
   }
@@ -365,7 +339,7 @@ class TorchBackend final : public NetworkBackend {
   /// The critic's values of minibatch.rows, from one pass over the inputs that they read. Each row takes a number of
   /// its own, so that autograd adds up rows in one order: adding to one number by index has none on a GPU.
   Tensor ValuesOfUnits(const Minibatch& minibatch) const {
-    const Tensor values = RunCritic(critic_input_.Take(minibatch.inputs));
+    const Tensor values = RunCritic(loaded_.critic.Take(minibatch.inputs));
     return values.expand({-1, minibatch.width}).flatten().index_select(0, minibatch.places);
   }
 
@@ -394,7 +368,7 @@ class TorchBackend final : public NetworkBackend {
     const auto states_at = static_cast<int64_t>(begin) * size;
     const auto count = static_cast<int64_t>(pieces.size());
     const Tensor states = memory_.Load(call.states.data() + states_at, {count, size}, torch::kFloat32);
-    const auto [output, after] = RunCriticSequences(critic_input_.Take(memory_.LoadIndex(inputs)), packed.batch_sizes,
+    const auto [output, after] = RunCriticSequences(loaded_.critic.Take(memory_.LoadIndex(inputs)), packed.batch_sizes,
                                                     states.index_select(0, memory_.LoadIndex(packed.sequences)));
     const Tensor values = memory_.ToHost(output.squeeze(1));
     const Tensor states_after = memory_.ToHost(after);
@@ -409,8 +383,8 @@ class TorchBackend final : public NetworkBackend {
   }
 
   ActionTerms Distribution(const Modules& modules, const Tensor& output, const Tensor& rows) const {
-    return TermsOf(head_, output, modules.log_std, actions_.index_select(0, rows),
-                   mask_.defined() ? mask_.index_select(0, rows) : Tensor());
+    return TermsOf(head_, output, modules.log_std, loaded_.actions.index_select(0, rows),
+                   loaded_.mask.defined() ? loaded_.mask.index_select(0, rows) : Tensor());
   }
 
   absl::Status FindLoss(const RowLoss& loss) {
@@ -429,20 +403,21 @@ class TorchBackend final : public NetworkBackend {
     return [this, &rows](RowColumn column) {
       switch (column) {
         case RowColumn::kOldLogp:
-          return old_logp_.index_select(0, rows);
+          return loaded_.old_logp.index_select(0, rows);
         case RowColumn::kAdvantage:
-          return targets_.advantages.index_select(0, rows);
+          return loaded_.advantages.index_select(0, rows);
         case RowColumn::kValueTarget:
-          return targets_.value_targets.index_select(0, rows);
+          return loaded_.value_targets.index_select(0, rows);
         case RowColumn::kOldValue:
-          return targets_.old_values.index_select(0, rows);
+          return loaded_.old_values.index_select(0, rows);
       }
       return Tensor();
     };
   }
 
   NetworkLoss ActorLoss(const Minibatch& minibatch, const StepSettings& settings) const {
-    const Tensor output = Outputs(spec_.actor, modules_.actor, actor_input_, Tensor(), remembered_.actor, minibatch);
+    const Tensor output =
+        Outputs(spec_.actor, modules_.actor, loaded_.actor, Tensor(), loaded_.actor_memory, minibatch);
     return ActorLossOf(modules_, output, minibatch.rows, settings);
   }
 
@@ -460,8 +435,8 @@ class TorchBackend final : public NetworkBackend {
 
   NetworkLoss CriticLoss(const Minibatch& minibatch, const StepSettings& settings) const {
     const Tensor value = minibatch.inputs.defined() ? ValuesOfUnits(minibatch)
-                                                    : Outputs(spec_.critic(), modules_.critic, critic_input_,
-                                                              critic_index_, remembered_.critic, minibatch)
+                                                    : Outputs(spec_.critic(), modules_.critic, loaded_.critic,
+                                                              loaded_.critic_index, loaded_.critic_memory, minibatch)
                                                           .squeeze(1);
     return CriticLossOf(value, minibatch.rows, settings);
   }
@@ -488,10 +463,10 @@ class TorchBackend final : public NetworkBackend {
 
   /// Losses of networks that share an encoder, which is run once for both.
   Losses SharedLosses(const Modules& modules, const Minibatches& minibatches, const StepSettings& settings) const {
-    const Tensor inputs = actor_input_.Take(minibatches.actor.run);
+    const Tensor inputs = loaded_.actor.Take(minibatches.actor.run);
     const Tensor shared = spec_.actor.core.remembers()
                               ? EncodeSequences(spec_.actor, modules.actor, inputs, minibatches.actor.batch_sizes,
-                                                remembered_.actor.index_select(0, minibatches.actor.sequences))
+                                                loaded_.actor_memory.index_select(0, minibatches.actor.sequences))
                                     .first
                               : InPrecision([&] { return Encode(spec_.actor.activation, modules.actor, inputs); });
     const auto head = [&](const policy::NetworkSpec& network, const Module& module, const Tensor& kept) {
@@ -598,17 +573,9 @@ class TorchBackend final : public NetworkBackend {
   struct {
     Tensor exp_avg, exp_avg_sq;
   } moments_;  // on the device's path
-  NetworkInputs actor_input_, critic_input_;
-  Tensor critic_index_, actions_, old_logp_, mask_;
-  struct {
-    Tensor actor, critic;
-  } remembered_;
+  TorchBatch loaded_;
   EpochMinibatches minibatches_;
   CapturedSteps<MinibatchKey> steps_;
-  struct {
-    Tensor advantages, value_targets, old_values;
-    bool loaded = false;
-  } targets_;
 
   const RowLoss* row_loss_ = nullptr;  // of the last step
   const TorchLoss* loss_ = nullptr;    // its code

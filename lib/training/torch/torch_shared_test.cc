@@ -62,9 +62,9 @@ TEST(TorchSharedTest, TheSharedGradientIsTheSumOfBothLosses) {
   batch.actions[0].i32 = 1;
   PreparedBatch prepared;
   ASSERT_TRUE(prepared.Prepare(spec, {}, batch.rows()).ok());
-  prepared.advantages = {1.5f};
-  prepared.value_targets = {0.25f};
-  prepared.old_values = {0.0f};
+  prepared.targets.advantages = {1.5f};
+  prepared.targets.value_targets = {0.25f};
+  prepared.targets.old_values = {0.0f};
   FlatParameters parameters(policy::ParameterLayout::For(spec));
   const auto at = [&](const char* name, size_t i = 0) -> size_t {
     return static_cast<size_t>(parameters.layout().Find(name)->offset) + i;
@@ -130,10 +130,10 @@ std::vector<float> GradientOf(const policy::PolicySpec& spec, const RandomBatch&
   EXPECT_TRUE(prepared.Prepare(spec, {}, batch.batch.policies[0], nullptr, prepare).ok());
   const auto rows = static_cast<size_t>(prepared.rows());
   for (size_t row = 0; row < rows; ++row) {
-    prepared.advantages.push_back(policy ? std::sin(static_cast<float>(row)) : 0.0f);
-    prepared.value_targets.push_back(std::cos(static_cast<float>(row)));
+    prepared.targets.advantages.push_back(policy ? std::sin(static_cast<float>(row)) : 0.0f);
+    prepared.targets.value_targets.push_back(std::cos(static_cast<float>(row)));
   }
-  prepared.old_values.assign(rows, 0.0f);
+  prepared.targets.old_values.assign(rows, 0.0f);
   FlatParameters parameters = InitialParameters(spec, 3);
   const auto backend = MakeHost(spec, threads);
   EXPECT_TRUE(backend->Begin(prepared, &parameters, NetworkBackend::kWholeTeam).ok());
