@@ -32,6 +32,7 @@
 #include "lib/rollout/collector.h"
 #include "lib/rollout/testing/fixed_weights.h"
 #include "lib/rollout/testing/malloc_counter.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe {
 namespace {

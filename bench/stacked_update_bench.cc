@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/random_policy.h"
+#include "lib/sample/multi_agent_batch.h"
 #include "lib/training/core/trainer_host.h"
 #include "lib/training/fused/fused_backend.h"
 #include "lib/training/testing/ppo_host.h"

@@ -9,6 +9,7 @@
 #include "lib/base/check.h"
 #include "lib/learner/row_scatter.h"
 #include "lib/learner/row_tally.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {
 

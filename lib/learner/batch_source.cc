@@ -1,6 +1,20 @@
 #include "lib/learner/batch_source.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "lib/sample/ids.h"
+#include "lib/sample/multi_agent_batch.h"
+
 namespace troupe::learner {
+
+KeptFragment::KeptFragment(CheckedFragment checked)
+    : checked_(std::move(checked)), of_policies_(checked_.batch->policies.size()) {}
+
+int64_t KeptFragment::UnusedRows(size_t place) const {
+  return batch().policies[place].rows - of_policies_[place].used_rows;
+}
 
 KeptFragment::Marked KeptFragment::Mark(const SegmentRange& range) {
   const sample::PolicyRows& rows = batch().policies[range.place];

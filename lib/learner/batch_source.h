@@ -8,7 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "lib/learner/checked_fragment.h"
-#include "lib/sample/multi_agent_batch.h"
+#include "lib/sample/batch_fwd.h"
 
 namespace troupe::learner {
 
@@ -24,8 +24,7 @@ struct SegmentRange {
 /// is; what Ingest notes of it is guarded by RunState's mutex.
 class KeptFragment {
  public:
-  explicit KeptFragment(CheckedFragment checked)
-      : checked_(std::move(checked)), of_policies_(checked_.batch->policies.size()) {}
+  explicit KeptFragment(CheckedFragment checked);
 
   const CheckedFragment& checked() const { return checked_; }
   const sample::MultiAgentBatch& batch() const { return *checked_.batch; }
@@ -44,7 +43,7 @@ class KeptFragment {
   };
   Marked Mark(const SegmentRange& range);
   /// Of `place`: were in no batch.
-  int64_t UnusedRows(size_t place) const { return batch().policies[place].rows - of_policies_[place].used_rows; }
+  int64_t UnusedRows(size_t place) const;
 
   const CheckedFragment checked_;
   std::vector<Uses> of_policies_;

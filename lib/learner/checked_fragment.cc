@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lib/sample/columns.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {
 namespace {

@@ -8,9 +8,9 @@
 #include "absl/status/status.h"
 #include "lib/base/ids.h"
 #include "lib/learner/accounting.h"
+#include "lib/sample/batch_fwd.h"
 #include "lib/sample/batch_schema.h"
 #include "lib/sample/ids.h"
-#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {
 

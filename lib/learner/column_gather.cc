@@ -1,6 +1,7 @@
 #include "lib/learner/column_gather.h"
 
 #include "lib/learner/row_scatter.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {
 namespace {

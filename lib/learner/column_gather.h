@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "lib/sample/batch_fwd.h"
+#include "lib/sample/column_sets.h"
 #include "lib/sample/columns.h"
-#include "lib/sample/multi_agent_batch.h"
 #include "lib/tensor/buffer.h"
 
 namespace troupe::learner {

@@ -10,6 +10,7 @@
 
 #include "lib/base/check.h"
 #include "lib/sample/columns.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {
 namespace {

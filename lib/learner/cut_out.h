@@ -2,7 +2,7 @@
 
 #include "absl/types/span.h"
 #include "lib/learner/batch_source.h"
-#include "lib/sample/multi_agent_batch.h"
+#include "lib/sample/batch_fwd.h"
 
 namespace troupe::learner {
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/learner/stop_conditions.h"
 #include "lib/learner/training_stats.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {
 

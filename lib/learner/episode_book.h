@@ -13,7 +13,7 @@
 #include "lib/learner/score.h"
 #include "lib/learner/strangers_returns.h"
 #include "lib/policy/policy_table.h"
-#include "lib/sample/multi_agent_batch.h"
+#include "lib/sample/episode_entries.h"
 
 namespace troupe::learner {
 

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "lib/sample/multi_agent_batch.h"
+
 namespace troupe::learner {
 namespace {
 

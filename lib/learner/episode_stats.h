@@ -9,7 +9,7 @@
 
 #include "absl/types/span.h"
 #include "lib/policy/ids.h"
-#include "lib/sample/multi_agent_batch.h"
+#include "lib/sample/batch_fwd.h"
 
 namespace troupe::learner {
 

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "lib/sample/multi_agent_batch.h"
+
 namespace troupe::learner {
 namespace {
 

@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "lib/learner/checkpoint.h"
 #include "lib/learner/episode_stats.h"
-#include "lib/sample/multi_agent_batch.h"
+#include "lib/sample/batch_fwd.h"
 
 namespace troupe::learner {
 

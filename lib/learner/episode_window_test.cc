@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "lib/policy/testing.h"
+#include "lib/sample/multi_agent_batch.h"
 #include <gtest/gtest.h>
 
 namespace troupe::learner {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
 #include "lib/base/status_macros.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {
 

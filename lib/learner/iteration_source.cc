@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/sample/multi_agent_batch.h"
+
 namespace troupe::learner {
 
 std::vector<KeptFragmentPtr> IterationSource::Accept(KeptFragmentPtr fragment) {

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "lib/learner/row_scatter.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {
 

@@ -6,7 +6,7 @@
 #include "absl/types/span.h"
 #include "lib/base/ids.h"
 #include "lib/learner/train_batch.h"
-#include "lib/sample/multi_agent_batch.h"
+#include "lib/sample/batch_fwd.h"
 #include "lib/tensor/buffer.h"
 
 namespace troupe::learner {

@@ -4,7 +4,7 @@
 
 #include "absl/types/span.h"
 #include "lib/learner/train_batch.h"
-#include "lib/sample/multi_agent_batch.h"
+#include "lib/sample/column_sets.h"
 #include "lib/space/row_scaling.h"
 
 namespace troupe::learner {

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "lib/base/check.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {
 

@@ -5,7 +5,7 @@
 
 #include "absl/types/span.h"
 #include "lib/learner/train_batch.h"
-#include "lib/sample/multi_agent_batch.h"
+#include "lib/sample/batch_fwd.h"
 
 namespace troupe::learner {
 

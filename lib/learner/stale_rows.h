@@ -7,8 +7,8 @@
 #include "absl/status/status.h"
 #include "lib/learner/accounting.h"
 #include "lib/policy/policy_table.h"
+#include "lib/sample/batch_fwd.h"
 #include "lib/sample/batch_schema.h"
-#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {
 

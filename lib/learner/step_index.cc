@@ -4,6 +4,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "lib/sample/multi_agent_batch.h"
+
 namespace troupe::learner {
 
 using sample::MultiAgentBatch;

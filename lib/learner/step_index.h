@@ -6,7 +6,7 @@
 
 #include "absl/types/span.h"
 #include "lib/learner/joint_step_builder.h"
-#include "lib/sample/multi_agent_batch.h"
+#include "lib/sample/batch_fwd.h"
 
 namespace troupe::learner {
 

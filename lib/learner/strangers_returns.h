@@ -9,8 +9,8 @@
 #include "lib/learner/episode_window.h"
 #include "lib/learner/score.h"
 #include "lib/policy/policy_table.h"
+#include "lib/sample/batch_fwd.h"
 #include "lib/sample/ids.h"
-#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {
 

@@ -7,7 +7,7 @@
 #include "lib/base/ids.h"
 #include "lib/policy/ids.h"
 #include "lib/policy/weight_snapshot.h"
-#include "lib/sample/multi_agent_batch.h"
+#include "lib/sample/column_sets.h"
 #include "lib/space/space.h"
 
 namespace troupe::learner {

@@ -14,6 +14,7 @@
 #include "lib/learner/progress_metrics.h"
 #include "lib/learner/train_chooser.h"
 #include "lib/learner/training_stats.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {
 

@@ -9,6 +9,7 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/learner/stale_rows.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {
 

@@ -10,6 +10,7 @@
 #include "lib/outside/episode_book.h"
 #include "lib/outside/lane_env.h"
 #include "lib/rollout/testing/scripted_env.h"
+#include "lib/sample/multi_agent_batch.h"
 #include <gtest/gtest.h>
 
 namespace troupe::outside {

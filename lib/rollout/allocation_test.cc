@@ -4,6 +4,7 @@
 #include "lib/rollout/collector.h"
 #include "lib/rollout/testing/malloc_counter.h"
 #include "lib/rollout/testing/scripted_env.h"
+#include "lib/sample/multi_agent_batch.h"
 #include <gtest/gtest.h>
 
 namespace troupe::rollout {

@@ -9,6 +9,7 @@
 #include "lib/base/traceback.h"
 #include "lib/env/slot_buffers.h"
 #include "lib/rollout/round_bytes.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::rollout {
 

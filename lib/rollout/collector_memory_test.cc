@@ -14,6 +14,7 @@
 #include "lib/rollout/testing/counting_host.h"
 #include "lib/rollout/testing/scripted_env.h"
 #include "lib/sample/columns.h"
+#include "lib/sample/multi_agent_batch.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

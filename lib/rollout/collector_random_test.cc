@@ -7,6 +7,7 @@
 #include "lib/rollout/collector.h"
 #include "lib/rollout/testing/scripted_env.h"
 #include "lib/sample/columns.h"
+#include "lib/sample/multi_agent_batch.h"
 #include <gtest/gtest.h>
 
 // Random episodes against what the environments say they did.

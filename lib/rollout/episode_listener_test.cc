@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/rollout/collector.h"
 #include "lib/rollout/testing/scripted_env.h"
+#include "lib/sample/multi_agent_batch.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -12,6 +12,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/rollout/fragment_writer.h"
 #include "lib/rollout/round_bytes.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::rollout {
 

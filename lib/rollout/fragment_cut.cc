@@ -5,6 +5,7 @@
 
 #include "lib/base/check.h"
 #include "lib/rollout/fragment_builder.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::rollout {
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lib/rollout/fragment_builder.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::rollout {
 

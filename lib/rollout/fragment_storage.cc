@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lib/base/check.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::rollout {
 namespace {

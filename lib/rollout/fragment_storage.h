@@ -11,8 +11,11 @@
 #include "lib/inference/policy_actor.h"
 #include "lib/policy/ids.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/sample/batch_fwd.h"
+#include "lib/sample/column_sets.h"
 #include "lib/sample/columns.h"
-#include "lib/sample/multi_agent_batch.h"
+#include "lib/sample/env_sizes.h"
+#include "lib/sample/episode_entries.h"
 #include "lib/tensor/buffer.h"
 
 namespace troupe::rollout {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/rollout/evaluator.h"
 #include "lib/rollout/testing/scripted_env.h"
+#include "lib/sample/multi_agent_batch.h"
 #include <gtest/gtest.h>
 
 namespace troupe::rollout {

@@ -11,9 +11,9 @@
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
+#include "lib/sample/batch_fwd.h"
 #include "lib/sample/env_report.h"
 #include "lib/sample/grant.h"
-#include "lib/sample/multi_agent_batch.h"
 #include "lib/space/space.h"
 
 namespace troupe::rollout {

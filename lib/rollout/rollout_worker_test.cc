@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "lib/rollout/testing/scripted_env.h"
+#include "lib/sample/multi_agent_batch.h"
 #include <gtest/gtest.h>
 
 namespace troupe::rollout {

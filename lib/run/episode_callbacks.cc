@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "lib/policy/python_callable.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::run {
 

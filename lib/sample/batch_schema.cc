@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/status_macros.h"
+#include "lib/sample/columns.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::sample {
 namespace {

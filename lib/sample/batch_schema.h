@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "lib/policy/ids.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/policy_table.h"
-#include "lib/sample/columns.h"
-#include "lib/sample/multi_agent_batch.h"
+#include "lib/sample/batch_fwd.h"
+#include "lib/sample/env_sizes.h"
+#include "lib/sample/ids.h"
 
 namespace troupe::sample {
 

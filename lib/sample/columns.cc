@@ -1,6 +1,11 @@
 #include "lib/sample/columns.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "lib/base/check.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::sample {
 
@@ -88,6 +93,25 @@ int64_t RowBytes(const StepForms& forms) {
   for (const ColumnForm& form : forms) bytes += form.row_bytes();
   return bytes;
 }
+
+int64_t NumRows(const PolicyRows& rows, Extent extent) {
+  TROUPE_CHECK(extent != Extent::kEnvStep);
+  switch (extent) {
+    case Extent::kRow:
+      return rows.rows;
+    case Extent::kSegment:
+      return rows.num_segments;
+    case Extent::kFinalRow:
+      return rows.final_rows;
+    case Extent::kMemory:
+      return rows.num_memories;
+    case Extent::kEnvStep:
+      break;
+  }
+  return 0;
+}
+
+int64_t NumRows(const MultiAgentBatch& batch) { return batch.env_rows + batch.final_env_rows; }
 
 size_t ColumnBytes(const MultiAgentBatch& batch) {
   size_t bytes = 0;

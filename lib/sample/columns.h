@@ -5,9 +5,11 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "lib/base/check.h"
 #include "lib/policy/policy_spec.h"
-#include "lib/sample/multi_agent_batch.h"
+#include "lib/sample/batch_fwd.h"
+#include "lib/sample/column_sets.h"
+#include "lib/sample/env_sizes.h"
+#include "lib/space/space.h"
 #include "lib/tensor/dtype.h"
 
 namespace troupe::sample {
@@ -44,14 +46,6 @@ enum class Contents : uint8_t {
 enum class Gathering : uint8_t {
   kAsItIs,  ///< its rows in the batch's order, with nothing of the learner's own: only of kRow and kFinalRow
   kInForm,  ///< in a form of its own, or to lay out the batch by: the learner's assembler says how
-};
-
-/// What the forms of columns follow from beside a policy's spec. Plain value.
-struct EnvSizes {
-  int64_t env_state_size = 0;    ///< elements of a per-env state that is sent; 0: none
-  int64_t agent_state_size = 0;  ///< elements of a per-agent state; 0: none
-  bool has_agent_mask = false;
-  bool send_agent_state = false;  ///< also of policies whose critics do not read it
 };
 
 /// Whether a network of the policy reads the environment's global state. One that is frozen counts: policies_to_train
@@ -192,24 +186,9 @@ int64_t RowBytes(const PolicyForms& forms, Extent extent);
 int64_t RowBytes(const StepForms& forms);
 
 /// How many rows a column of `extent` has, as the counts beside the columns say. `extent` is one of a policy's columns.
-inline int64_t NumRows(const PolicyRows& rows, Extent extent) {
-  TROUPE_CHECK(extent != Extent::kEnvStep);
-  switch (extent) {
-    case Extent::kRow:
-      return rows.rows;
-    case Extent::kSegment:
-      return rows.num_segments;
-    case Extent::kFinalRow:
-      return rows.final_rows;
-    case Extent::kMemory:
-      return rows.num_memories;
-    case Extent::kEnvStep:
-      break;
-  }
-  return 0;
-}
+int64_t NumRows(const PolicyRows& rows, Extent extent);
 /// The same of the env-step tables.
-inline int64_t NumRows(const MultiAgentBatch& batch) { return batch.env_rows + batch.final_env_rows; }
+int64_t NumRows(const MultiAgentBatch& batch);
 
 /// Bytes of all columns of a fragment, without what lies between them on the wire.
 size_t ColumnBytes(const MultiAgentBatch& batch);

@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "lib/base/ids.h"
 #include "lib/policy/ids.h"
-#include "lib/sample/multi_agent_batch.h"
+#include "lib/sample/episode_entries.h"
 
 namespace troupe::sample {
 

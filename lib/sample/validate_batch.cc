@@ -7,6 +7,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/sample/batch_schema.h"
 #include "lib/sample/columns.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::sample {
 namespace {

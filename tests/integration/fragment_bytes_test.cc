@@ -16,6 +16,7 @@
 #include "lib/rpc/codec/fragment_codec.h"
 #include "lib/run/rollout_setup.h"
 #include "lib/sample/columns.h"
+#include "lib/sample/multi_agent_batch.h"
 #include <gtest/gtest.h>
 
 namespace troupe::integration {

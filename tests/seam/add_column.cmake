@@ -10,7 +10,7 @@ function(insert_before file mark text)
   file(WRITE ${OUT}/${file} "${content}")
 endfunction()
 
-insert_before(lib/sample/multi_agent_batch.h "  T env_row;" "  T added;  ///< [rows, 1] float32\n")
+insert_before(lib/sample/column_sets.h "  T env_row;" "  T added;  ///< [rows, 1] float32\n")
 insert_before(
   lib/sample/columns.h "    {\"env_row\","
   "    {\"added\", &PolicyColumnSet<T>::added, Extent::kRow, column_form::Float, Contents::kFinite, Gathering::kAsItIs},\n")

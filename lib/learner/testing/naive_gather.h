@@ -12,6 +12,7 @@
 #include "lib/learner/train_batch.h"
 #include "lib/sample/batch_schema.h"
 #include "lib/sample/columns.h"
+#include "lib/sample/multi_agent_batch.h"
 #include "lib/sample/testing/batch_maker.h"
 
 /// What the assembler should make of fragments, by maps and with nothing shared with it: the reference of its tests.

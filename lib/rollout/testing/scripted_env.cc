@@ -8,6 +8,7 @@
 #include "lib/base/traceback.h"
 #include "lib/policy/parameter_layout.h"
 #include "lib/sample/columns.h"
+#include "lib/sample/multi_agent_batch.h"
 #include <gtest/gtest.h>
 
 namespace troupe::rollout {

@@ -11,6 +11,7 @@
 #include "lib/rollout/ports.h"
 #include "lib/rollout/testing/fixed_weights.h"
 #include "lib/sample/batch_schema.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::rollout {
 

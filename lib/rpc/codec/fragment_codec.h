@@ -11,8 +11,8 @@
 #include "lib/base/mutex.h"
 #include "lib/rpc/transport/buffer_pool.h"
 #include "lib/rpc/transport/slices.h"
+#include "lib/sample/batch_fwd.h"
 #include "lib/sample/batch_schema.h"
-#include "lib/sample/multi_agent_batch.h"
 #include "proto/troupe/v1/rollout.pb.h"
 #include <grpcpp/support/byte_buffer.h>
 

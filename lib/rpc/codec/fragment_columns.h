@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <string_view>
 
+#include "lib/sample/column_sets.h"
 #include "lib/sample/columns.h"
-#include "lib/sample/multi_agent_batch.h"
 #include "proto/troupe/v1/rollout.pb.h"
 
 namespace troupe::rpc {

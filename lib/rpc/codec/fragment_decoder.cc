@@ -10,6 +10,7 @@
 #include "lib/rpc/codec/fragment_codec.h"
 #include "lib/rpc/codec/fragment_columns.h"
 #include "lib/rpc/transport/limits.h"
+#include "lib/sample/multi_agent_batch.h"
 #include "lib/tensor/buffer.h"
 
 namespace troupe::rpc {

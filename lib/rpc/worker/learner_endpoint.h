@@ -15,10 +15,10 @@
 #include "lib/policy/policy_change.h"
 #include "lib/policy/policy_table.h"
 #include "lib/rpc/worker/run_status.h"
+#include "lib/sample/batch_fwd.h"
 #include "lib/sample/env_report.h"
 #include "lib/sample/grant.h"
 #include "lib/sample/ids.h"
-#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::rpc {
 

@@ -13,6 +13,7 @@
 #include "lib/rpc/transport/convert.h"
 #include "lib/rpc/transport/limits.h"
 #include "lib/rpc/transport/parsed_size.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::rpc {
 namespace {

@@ -11,6 +11,7 @@
 #include "lib/run/rollout_setup.h"
 #include "lib/run/run_checkpoint.h"
 #include "lib/run/watched_evaluation.h"
+#include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::run {
 namespace {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "lib/sample/multi_agent_batch.h"
 #include <gtest/gtest.h>
 
 namespace troupe::training {
