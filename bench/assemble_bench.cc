@@ -9,6 +9,7 @@
 #include "lib/base/all_finite.h"
 #include "lib/learner/assembler.h"
 #include "lib/learner/checked_fragment.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <benchmark/benchmark.h>
 

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "lib/inference/actor.h"
+#include "lib/inference/backend.h"
 
 namespace troupe::bench {
 

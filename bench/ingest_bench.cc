@@ -26,6 +26,7 @@
 #include "lib/base/log.h"
 #include "lib/learner/learner.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rpc/learner/learner_binding.h"
 #include "lib/rpc/learner/learner_server.h"
 #include "lib/rpc/worker/worker_client.h"

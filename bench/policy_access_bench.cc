@@ -24,6 +24,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/inference/make_policy_actor.h"
 #include "lib/policy/policy_map.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/training/core/policy_store.h"
 #include "lib/training/fused/fused_backend.h"
 

@@ -17,7 +17,7 @@
 #include "lib/policy/testing/random_state.h"
 #include "lib/policy/testing/state_form.h"
 #include "lib/storage/disk_blob_store.h"
-#include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <benchmark/benchmark.h>
 
 namespace {

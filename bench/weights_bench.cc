@@ -21,6 +21,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rpc/learner/learner_server.h"
 #include "lib/rpc/testing/fake_endpoint.h"
 #include "lib/rpc/worker/worker_client.h"

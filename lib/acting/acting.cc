@@ -24,6 +24,7 @@
 #include "lib/inference/actor.h"
 #include "lib/inference/make_policy_actor.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/storage/checkpoint_weights.h"

@@ -19,6 +19,7 @@
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/testing.h"
 #include "lib/storage/testing/forge_manifest.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/policy/policy_table.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/testing.h"

@@ -10,6 +10,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/cli/output.h"
 #include "lib/envs/register_all.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/scaling_text.h"
 #include <CLI/CLI.hpp>
 

@@ -3,10 +3,12 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

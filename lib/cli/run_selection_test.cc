@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

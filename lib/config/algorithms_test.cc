@@ -18,6 +18,7 @@
 #include "lib/config/testing/resolve_fixture.h"
 #include "lib/config/worker_yaml.h"
 #include "lib/config/yaml_writer.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/training/algorithm_options.h"
 #include "proto/troupe/v1/config.pb.h"
 #include <gmock/gmock.h>

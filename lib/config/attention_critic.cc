@@ -11,6 +11,7 @@
 #include "lib/config/image_networks.h"
 #include "lib/config/overrides.h"
 #include "lib/policy/attention.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/space/observation_leaves.h"
 #include "proto/troupe/v1/config.pb.h"
 

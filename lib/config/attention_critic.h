@@ -4,7 +4,7 @@
 #include "lib/config/resolve_policies.h"
 #include "lib/config/run_config.h"
 #include "lib/env/env_spec.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 
 namespace troupe::config {
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/config/testing/resolve_fixture.h"
 #include "lib/policy/attention.h"
+#include "lib/policy/policy_spec.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

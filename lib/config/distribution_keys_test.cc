@@ -5,6 +5,7 @@
 
 #include "lib/config/testing/resolve_fixture.h"
 #include "lib/config/worker_yaml.h"
+#include "lib/policy/policy_spec.h"
 #include <gtest/gtest.h>
 
 namespace troupe::config {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "lib/config/testing/resolve_fixture.h"
+#include "lib/policy/policy_spec.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

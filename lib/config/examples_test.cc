@@ -8,6 +8,7 @@
 #include "lib/config/resolved_run.h"
 #include "lib/config/worker_yaml.h"
 #include "lib/envs/register_all.h"
+#include "lib/policy/policy_spec.h"
 #include <gtest/gtest.h>
 
 namespace troupe::config {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/config/torch_modules.h"
 #include "lib/policy/module_files.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/policy/python_callable.h"
 #include "proto/troupe/v1/config.pb.h"
 

@@ -15,6 +15,7 @@
 #include "lib/storage/file_system.h"
 #include "lib/storage/run_folder.h"
 #include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include "lib/training/algorithm_options.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

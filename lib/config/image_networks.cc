@@ -9,6 +9,7 @@
 #include "lib/config/overrides.h"
 #include "lib/config/torch_modules.h"
 #include "lib/policy/convolutions.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/space/image.h"
 #include "lib/space/observation_leaves.h"
 #include "proto/troupe/v1/config.pb.h"

@@ -6,7 +6,8 @@
 #include "absl/status/status.h"
 #include "lib/config/resolve_policies.h"
 #include "lib/config/run_config.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/network_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/space/space.h"
 
 namespace troupe::v1 {

@@ -22,6 +22,7 @@
 #include "lib/config/yaml_loader.h"
 #include "lib/config/yaml_writer.h"
 #include "lib/policy/module_reader.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/python_callable.h"
 #include <google/protobuf/reflection.h>
 

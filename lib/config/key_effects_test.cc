@@ -17,6 +17,7 @@
 #include "absl/strings/str_replace.h"
 #include "lib/config/schema.h"
 #include "lib/config/testing/resolve_fixture.h"
+#include "lib/policy/policy_spec.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

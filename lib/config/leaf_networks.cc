@@ -15,6 +15,7 @@
 #include "lib/policy/convolutions.h"
 #include "lib/policy/leaf_encoders.h"
 #include "lib/policy/policy_mapping.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/space/image.h"
 #include "lib/space/observation_leaves.h"
 #include "proto/troupe/v1/config.pb.h"

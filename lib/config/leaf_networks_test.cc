@@ -9,6 +9,7 @@
 #include "lib/config/image_networks.h"
 #include "lib/config/testing/resolve_fixture.h"
 #include "lib/config/worker_yaml.h"
+#include "lib/policy/policy_spec.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

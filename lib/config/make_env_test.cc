@@ -12,6 +12,7 @@
 #include "lib/config/resolved_run.h"
 #include "lib/config/run_config.h"
 #include "lib/env/slot_buffers.h"
+#include "lib/policy/policy_entry.h"
 
 namespace troupe::config {
 namespace {

@@ -8,6 +8,7 @@
 #include "lib/config/resolved_run.h"
 #include "lib/config/testing/resolve_fixture.h"
 #include "lib/policy/policy_mapping.h"
+#include "lib/policy/policy_spec.h"
 #include <gtest/gtest.h>
 
 namespace troupe::config {

@@ -18,6 +18,8 @@
 #include "lib/env/env_args.h"
 #include "lib/policy/module_files.h"
 #include "lib/policy/policy_class.h"
+#include "lib/policy/policy_entry.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/python_callable.h"
 #include "proto/troupe/v1/config.pb.h"
 

@@ -12,6 +12,7 @@
 #include "lib/base/exit_code.h"
 #include "lib/config/schema.h"
 #include "lib/config/worker_yaml.h"
+#include "lib/policy/policy_spec.h"
 #include "proto/troupe/v1/config.pb.h"
 #include <gtest/gtest.h>
 

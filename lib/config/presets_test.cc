@@ -5,6 +5,7 @@
 
 #include "lib/config/schema.h"
 #include "lib/config/testing/resolve_fixture.h"
+#include "lib/policy/policy_spec.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

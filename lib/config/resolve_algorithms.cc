@@ -16,6 +16,7 @@
 #include "lib/config/ingest_budget.h"
 #include "lib/config/overrides.h"
 #include "lib/config/schema.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/training/algorithm_options.h"
 #include "proto/troupe/v1/config.pb.h"
 #include <google/protobuf/reflection.h>

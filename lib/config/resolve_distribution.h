@@ -3,7 +3,7 @@
 #include "absl/status/status.h"
 #include "lib/config/overrides.h"
 #include "lib/config/run_config.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "proto/troupe/v1/config.pb.h"
 
 namespace troupe::config {

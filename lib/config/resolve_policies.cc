@@ -17,6 +17,7 @@
 #include "lib/config/schema.h"
 #include "lib/policy/mapping_function.h"
 #include "lib/policy/policy_class.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/python_callable.h"
 #include "proto/troupe/v1/config.pb.h"
 #include <google/protobuf/reflection.h>

@@ -6,8 +6,8 @@
 #include "absl/status/statusor.h"
 #include "lib/config/run_config.h"
 #include "lib/env/env_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/policy_mapping.h"
-#include "lib/policy/policy_spec.h"
 #include "lib/sample/train_rules.h"
 #include "proto/troupe/v1/config.pb.h"
 

@@ -22,6 +22,8 @@
 #include "lib/config/value_hint.h"
 #include "lib/learner/score.h"
 #include "lib/policy/policy_mapping.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_table.h"
 #include "lib/policy/python_callable.h"
 #include "lib/rollout/round_bytes.h"
 #include "lib/training/algorithm_options.h"
@@ -400,10 +402,21 @@ absl::StatusOr<ResolvedRun> Resolve(const RunConfig& unpinned, const env::EnvReg
 
 }  // namespace
 
+ResolvedRun::ResolvedRun() = default;
+ResolvedRun::ResolvedRun(const ResolvedRun& other) = default;
+ResolvedRun::ResolvedRun(ResolvedRun&& other) noexcept = default;
+ResolvedRun& ResolvedRun::operator=(const ResolvedRun& other) = default;
+ResolvedRun& ResolvedRun::operator=(ResolvedRun&& other) noexcept = default;
+ResolvedRun::~ResolvedRun() = default;
+
 policy::BySlot<policy::PolicyId> ResolvedRun::policy_ids() const {
   policy::BySlot<policy::PolicyId> ids;
   for (const policy::PolicySpec& spec : policies) ids.push_back(spec.id);
   return ids;
+}
+
+absl::StatusOr<policy::PolicyTablePtr> ResolvedRun::FirstTable(std::vector<bool> trains) const {
+  return policy::PolicyTable::Make(policies, std::move(trains), mapping_rules, agent_ids());
 }
 
 absl::StatusOr<ResolvedRun> ResolveRun(const RunConfig& config, const env::EnvRegistry& registry) {

@@ -18,8 +18,10 @@
 #include "lib/learner/learner_options.h"
 #include "lib/learner/score.h"
 #include "lib/policy/algorithm_spec.h"
+#include "lib/policy/ids.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/policy_mapping.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_table.h"
 #include "lib/rollout/rollout_options.h"
 #include "lib/sample/batch_schema.h"
 #include "lib/training/device_options.h"
@@ -63,6 +65,14 @@ struct EvaluationOptions {
 /// A configuration that has met its environment: what every process of a run is built from. The same RunConfig and
 /// registry give the same ResolvedRun in every process. Plain value.
 struct ResolvedRun {
+  // Defined in the .cc, so that who includes this header needs no policy_spec.h.
+  ResolvedRun();
+  ResolvedRun(const ResolvedRun& other);
+  ResolvedRun(ResolvedRun&& other) noexcept;
+  ResolvedRun& operator=(const ResolvedRun& other);
+  ResolvedRun& operator=(ResolvedRun&& other) noexcept;
+  ~ResolvedRun();
+
   RunConfig config;
   uint64_t seed = 1;
 
@@ -97,6 +107,8 @@ struct ResolvedRun {
 
   std::vector<std::string> agent_ids() const { return schema.agent_ids; }  ///< by agent slot
   policy::BySlot<policy::PolicyId> policy_ids() const;
+  /// PolicyTable::Make of its policies; `trains` by slot.
+  absl::StatusOr<policy::PolicyTablePtr> FirstTable(std::vector<bool> trains) const;
 };
 
 /// Makes the environment, infers what the configuration leaves open (policies, spaces, critic inputs, intervals) and

@@ -12,6 +12,7 @@
 #include "lib/config/resolved_run.h"
 #include "lib/config/testing/resolve_fixture.h"
 #include "lib/config/worker_yaml.h"
+#include "lib/policy/policy_spec.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -9,6 +9,7 @@
 #include "lib/config/algorithms.h"
 #include "lib/config/overrides.h"
 #include "lib/config/torch_modules.h"
+#include "lib/policy/policy_spec.h"
 #include "proto/troupe/v1/config.pb.h"
 
 namespace troupe::config {

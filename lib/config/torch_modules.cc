@@ -11,6 +11,7 @@
 #include "lib/config/schema.h"
 #include "lib/policy/module_files.h"
 #include "lib/policy/module_reader.h"
+#include "lib/policy/policy_spec.h"
 #include "proto/troupe/v1/config.pb.h"
 
 namespace troupe::config {

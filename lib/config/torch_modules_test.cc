@@ -19,6 +19,7 @@
 #include "lib/config/worker_yaml.h"
 #include "lib/policy/module_files.h"
 #include "lib/policy/module_reader.h"
+#include "lib/policy/policy_spec.h"
 #include "proto/troupe/v1/config.pb.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

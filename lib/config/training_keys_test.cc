@@ -6,6 +6,7 @@
 
 #include "lib/config/run_config.h"
 #include "lib/config/testing/resolve_fixture.h"
+#include "lib/policy/policy_spec.h"
 #include "proto/troupe/v1/config.pb.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

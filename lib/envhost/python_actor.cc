@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "lib/base/status_macros.h"
 #include "lib/base/traceback.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::envhost {
 namespace {

@@ -9,6 +9,7 @@
 #include "lib/envhost/python_function.h"
 #include "lib/envhost/python_functions.h"
 #include "lib/inference/policy_actor.h"
+#include "lib/policy/policy_spec.h"
 #include <nlohmann/json.hpp>
 
 namespace troupe::envhost {

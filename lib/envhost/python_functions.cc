@@ -10,6 +10,7 @@
 #include "lib/envhost/python_function.h"
 #include "lib/envhost/python_program.h"
 #include "lib/policy/policy_mapping.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::envhost {
 namespace {

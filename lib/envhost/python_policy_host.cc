@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::envhost {
 

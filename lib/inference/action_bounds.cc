@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lib/base/check.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::inference {
 

@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/action_distribution.h"
+#include "lib/policy/policy_fwd.h"
+#include "lib/space/space.h"
 
 namespace troupe::inference {
 

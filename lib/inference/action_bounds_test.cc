@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "lib/policy/policy_spec.h"
 #include <gtest/gtest.h>
 
 namespace troupe::inference {

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/inference/backend.h"
 #include "lib/inference/head_sampler.h"
 #include "lib/inference/kernels.h"
 #include "lib/inference/observation_input.h"
@@ -20,16 +21,6 @@
 #include "lib/tensor/buffer.h"
 
 namespace troupe::inference {
-
-/// Which kernels compute. Values are not stored anywhere.
-enum class Backend : uint8_t {
-  kAuto = 0,    ///< the fastest this processor has
-  kEigen = 1,   ///< Eigen and plain C++
-  kAvx2 = 2,    ///< AVX2 and FMA
-  kAvx512 = 3,  ///< AVX-512 F, VL, BW, DQ
-};
-/// UNIMPLEMENTED when this build or processor has no such kernels.
-absl::StatusOr<const KernelTable*> FindKernels(Backend backend);
 
 /// Acts for one policy with networks: forward of its actor, then a sample (or the mode, of a Beta the mean) of every
 /// leaf of its action space and its log-probability. Not the critic: values are the learner's. Of a core it computes

@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "lib/inference/policy_actor.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 
 namespace troupe::inference {
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/policy/policy_spec.h"
+
 namespace troupe::inference {
 namespace {
 

@@ -5,7 +5,9 @@
 
 #include "lib/base/philox.h"
 #include "lib/inference/policy_actor.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/action_distribution.h"
+#include "lib/policy/policy_fwd.h"
+#include "lib/space/space.h"
 
 namespace troupe::inference {
 

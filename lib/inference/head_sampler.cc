@@ -7,6 +7,7 @@
 #include "lib/base/check.h"
 #include "lib/base/philox.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::inference {
 

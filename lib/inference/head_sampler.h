@@ -8,8 +8,9 @@
 #include "lib/inference/continuous_head.h"
 #include "lib/inference/kernels.h"
 #include "lib/inference/policy_actor.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/weight_snapshot.h"
+#include "lib/space/space.h"
 #include "lib/tensor/buffer.h"
 
 namespace troupe::inference {

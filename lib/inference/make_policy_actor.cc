@@ -1,8 +1,10 @@
 #include "lib/inference/make_policy_actor.h"
 
 #include "absl/strings/str_cat.h"
+#include "lib/inference/actor.h"
 #include "lib/inference/module_actors.h"
 #include "lib/inference/scripted_actor.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::inference {
 namespace {

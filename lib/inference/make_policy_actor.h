@@ -4,9 +4,10 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "lib/inference/actor.h"
 #include "lib/inference/actor_host.h"
+#include "lib/inference/backend.h"
 #include "lib/inference/policy_actor.h"
+#include "lib/policy/policy_fwd.h"
 
 namespace troupe::inference {
 

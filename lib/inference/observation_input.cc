@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lib/policy/policy_spec.h"
+
 namespace troupe::inference {
 namespace {
 

@@ -1,8 +1,9 @@
 #pragma once
 
 #include "lib/inference/policy_actor.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/weight_snapshot.h"
+#include "lib/space/row_scaling.h"
 #include "lib/tensor/buffer.h"
 
 namespace troupe::inference {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::inference {
 namespace {

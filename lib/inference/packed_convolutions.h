@@ -6,8 +6,10 @@
 
 #include "absl/types/span.h"
 #include "lib/inference/kernels.h"
+#include "lib/policy/network_spec.h"
 #include "lib/policy/parameter_layout.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
+#include "lib/space/row_scaling.h"
 #include "lib/tensor/buffer.h"
 
 namespace troupe::inference {

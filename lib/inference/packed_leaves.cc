@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::inference {
 namespace {

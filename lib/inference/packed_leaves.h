@@ -9,7 +9,7 @@
 #include "lib/inference/packed_convolutions.h"
 #include "lib/inference/packed_network.h"
 #include "lib/policy/leaf_encoders.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/tensor/buffer.h"
 
 namespace troupe::inference {

@@ -1,6 +1,7 @@
 #include "lib/inference/policy_actor.h"
 
 #include "absl/strings/str_cat.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::inference {
 

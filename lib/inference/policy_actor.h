@@ -4,8 +4,9 @@
 
 #include "absl/status/status.h"
 #include "lib/base/ids.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/weight_snapshot.h"
+#include "lib/space/space.h"
 
 namespace troupe::inference {
 

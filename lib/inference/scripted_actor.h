@@ -6,6 +6,7 @@
 
 #include "lib/inference/policy_actor.h"
 #include "lib/inference/scripted_policy.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::inference {
 

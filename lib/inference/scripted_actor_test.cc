@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "lib/inference/actor.h"
 #include "lib/inference/make_policy_actor.h"
 
 namespace troupe::inference {

@@ -7,7 +7,8 @@
 #include "absl/types/span.h"
 #include "lib/base/ids.h"
 #include "lib/base/philox.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
+#include "lib/space/space.h"
 
 namespace troupe::inference {
 

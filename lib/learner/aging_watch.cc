@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/policy/policy_entry.h"
 
 namespace troupe::learner {
 namespace {

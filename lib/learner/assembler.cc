@@ -9,6 +9,8 @@
 #include "lib/base/check.h"
 #include "lib/learner/row_scatter.h"
 #include "lib/learner/row_tally.h"
+#include "lib/policy/policy_entry.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {

@@ -6,6 +6,7 @@
 
 #include "lib/learner/assembler.h"
 #include "lib/learner/row_scatter.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {

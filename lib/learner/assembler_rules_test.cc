@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lib/learner/assembler.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gtest/gtest.h>
 

@@ -18,6 +18,7 @@
 #include "lib/learner/grant_scheduler.h"
 #include "lib/learner/ingest.h"
 #include "lib/learner/iteration_source.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gtest/gtest.h>
 

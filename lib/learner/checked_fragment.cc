@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/policy/policy_spec.h"
 #include "lib/sample/columns.h"
 #include "lib/sample/multi_agent_batch.h"
 

@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <limits>
 
-#include "lib/policy/testing.h"
+#include "lib/policy/testing/slots.h"
 #include "lib/sample/multi_agent_batch.h"
 #include <gtest/gtest.h>
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "lib/policy/policy_entry.h"
+
 namespace troupe::learner {
 
 using policy::GroupId;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lib/learner/testing/fake_trainer.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gtest/gtest.h>
 

@@ -7,6 +7,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/learner/assembler.h"
 #include "lib/learner/ingest.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/sample/train_rules.h"
 
 namespace troupe::learner {

@@ -6,7 +6,7 @@
 
 #include "lib/learner/learner.h"
 #include "lib/learner/testing/test_run.h"
-#include "lib/policy/testing.h"
+#include "lib/policy/testing/slots.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -6,6 +6,7 @@
 #include "lib/learner/testing/fake_trainer.h"
 #include "lib/learner/testing/fake_worker.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_entry.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

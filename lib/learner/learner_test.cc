@@ -10,6 +10,7 @@
 #include "lib/learner/testing/fake_trainer.h"
 #include "lib/learner/testing/fake_worker.h"
 #include "lib/learner/testing/test_run.h"
+#include "lib/policy/policy_entry.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

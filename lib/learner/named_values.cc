@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {

@@ -9,6 +9,8 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/learner/learn_groups.h"
+#include "lib/policy/policy_entry.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::learner {
 

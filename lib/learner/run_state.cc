@@ -9,6 +9,7 @@
 #include "lib/learner/grant_scheduler.h"
 #include "lib/learner/iteration_source.h"
 #include "lib/learner/learn_groups.h"
+#include "lib/policy/policy_entry.h"
 
 namespace troupe::learner {
 namespace {

@@ -2,7 +2,8 @@
 
 #include <limits>
 
-#include "lib/policy/testing.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/policy/testing/slots.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gtest/gtest.h>
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {

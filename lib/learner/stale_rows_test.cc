@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "lib/policy/testing.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/policy/testing/slots.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 #include "lib/learner/train_batch.h"
 #include "lib/policy/algorithm_spec.h"
 #include "lib/policy/learn_group.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/weight_snapshot.h"
 
 namespace troupe::learner {

@@ -14,6 +14,7 @@
 #include "lib/learner/progress_metrics.h"
 #include "lib/learner/train_chooser.h"
 #include "lib/learner/training_stats.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::learner {
@@ -260,7 +261,7 @@ void UpdateCycle::ChoosePolicies(const Batch& batch, int64_t updates) {
     if (!rows.train) continue;
     slots.push_back(rows.policy);
     BatchFacts::Policy& policy = facts.policies.emplace_back();
-    policy.id = policies_.table()->Find(rows.policy)->spec.id;
+    policy.id = policies_.table()->IdOf(rows.policy);
     policy.rows = rows.rows;
     std::vector<int64_t> by_agent(config_.schema.agent_ids.size());
     for (const int32_t slot : rows.slot) ++by_agent[static_cast<size_t>(slot)];

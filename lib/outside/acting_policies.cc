@@ -11,7 +11,9 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/outside/limits.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/policy/policy_mapping.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::outside {
 namespace {

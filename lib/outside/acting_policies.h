@@ -14,7 +14,7 @@
 #include "lib/base/mutex.h"
 #include "lib/env/env_spec.h"
 #include "lib/policy/ids.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
 

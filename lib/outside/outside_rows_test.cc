@@ -9,6 +9,7 @@
 #include "lib/env/slot_buffers.h"
 #include "lib/outside/episode_book.h"
 #include "lib/outside/lane_env.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rollout/testing/scripted_env.h"
 #include "lib/sample/multi_agent_batch.h"
 #include <gtest/gtest.h>

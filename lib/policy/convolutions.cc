@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/space/image.h"
 
 namespace troupe::policy {

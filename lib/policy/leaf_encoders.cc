@@ -7,6 +7,7 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/convolutions.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/space/image.h"
 #include "lib/space/observation_leaves.h"
 

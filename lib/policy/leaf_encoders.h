@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/network_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/space/space.h"
 
 namespace troupe::policy {

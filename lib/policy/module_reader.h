@@ -4,7 +4,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "lib/policy/parameter_layout.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 
 namespace troupe::policy {
 

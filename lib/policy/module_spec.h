@@ -8,11 +8,9 @@
 
 #include "absl/status/status.h"
 #include "lib/policy/ids.h"
+#include "lib/policy/policy_fwd.h"
 
 namespace troupe::policy {
-
-struct NetworkSpec;
-struct PolicySpec;
 
 /// A tensor of a user's TorchScript module. Plain value.
 struct ModuleTensor {

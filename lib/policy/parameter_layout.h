@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/network_spec.h"
+#include "lib/policy/policy_fwd.h"
 
 namespace troupe::policy {
 

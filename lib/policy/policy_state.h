@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "lib/policy/ids.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/state_block.h"
 
 namespace troupe::policy {

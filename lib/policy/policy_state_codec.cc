@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/crc32c.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::policy {
 namespace {

@@ -8,6 +8,7 @@
 #include "lib/base/check.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/policy_state_codec.h"
 
 namespace troupe::policy {

@@ -13,8 +13,8 @@
 #include "lib/base/mutex.h"
 #include "lib/policy/blob_store.h"
 #include "lib/policy/ids.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/policy_map.h"
-#include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
 
 namespace troupe::policy {

@@ -9,6 +9,8 @@
 #include "lib/base/log.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_entry.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::policy {
 namespace {
@@ -48,6 +50,10 @@ absl::Status CheckTrains(const PolicySpec& spec, bool trains) {
 }
 
 }  // namespace
+
+PolicyTable::PolicyTable() = default;
+PolicyTable::PolicyTable(const PolicyTable& other) = default;
+PolicyTable::~PolicyTable() = default;
 
 absl::StatusOr<PolicyTablePtr> PolicyTable::Make(std::vector<PolicySpec> specs, std::vector<bool> trains,
                                                  std::vector<MappingRule> mapping, std::vector<std::string> agent_ids) {
@@ -250,6 +256,19 @@ BySlot<PolicyId> PolicyTable::ActiveIds() const {
     if (entry != nullptr && entry->active()) ids[slot] = entry->spec.id;
   }
   return ids;
+}
+
+size_t PolicyTable::num_slots() const { return entries_.size(); }
+
+const PolicyId& PolicyTable::IdOf(PolicySlot slot) const {
+  const PolicyEntry* const entry = Find(slot);
+  TROUPE_CHECK(entry != nullptr);
+  return entry->spec.id;
+}
+
+int64_t PolicyTable::SinceOf(PolicySlot slot) const {
+  const PolicyEntry* const entry = Find(slot);
+  return entry == nullptr ? -1 : entry->since;
 }
 
 bool PolicyTable::IsMapped(PolicySlot slot) const {

@@ -12,24 +12,10 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "lib/policy/ids.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/policy_mapping.h"
-#include "lib/policy/policy_spec.h"
 
 namespace troupe::policy {
-
-/// A policy of a run and its part in it.
-struct PolicyEntry {
-  PolicySpec spec;
-  bool trains = false;    ///< policies_to_train; a predicate may still leave trajectories out
-  int64_t since = 0;      ///< revision of the table that brought it
-  int64_t removed = 0;    ///< revision that removed it; 0: it stays. No episode that begins from then on plays it.
-  bool replaced = false;  ///< removed for another of its id: rows made with it are STALE
-  /// Options that it trains with instead of the configuration's: "algorithm.KEY=VALUE" with the value in YAML, each key
-  /// once. Workers are not told.
-  std::vector<std::string> settings;
-
-  bool active() const { return removed == 0; }
-};
 
 /// The policies of a run by slot and who plays them, as of one revision. A change gives another table; whoever acts on
 /// one keeps it whole. Immutable and shared by pointer; thread-safe.
@@ -50,6 +36,9 @@ class PolicyTable {
   static constexpr size_t kMaxSettings = 64;
   static constexpr size_t kMaxSettingBytes = 1024;
   using Ptr = std::shared_ptr<const PolicyTable>;
+
+  ~PolicyTable();
+  PolicyTable& operator=(const PolicyTable&) = delete;
 
   /// The first table of a run, revision 0: `specs` in the order of their slots. INVALID_ARGUMENT for none, two of one
   /// id, a `trains` of another length or for a class that is not trained; what MakeRuleMapping says of the rules.
@@ -79,9 +68,13 @@ class PolicyTable {
   int64_t revision() const { return revision_; }
   /// nullopt: free. The last one is not free.
   const BySlot<std::optional<PolicyEntry>>& entries() const { return entries_; }
-  size_t num_slots() const { return entries_.size(); }
+  size_t num_slots() const;
   /// nullptr for a slot that is free or none.
   const PolicyEntry* Find(PolicySlot slot) const;
+  /// Of the policy in a slot that has one (checked).
+  const PolicyId& IdOf(PolicySlot slot) const;
+  /// PolicyEntry::since of the policy in the slot; -1: it is free or none.
+  int64_t SinceOf(PolicySlot slot) const;
   /// The slot of an active policy.
   std::optional<PolicySlot> FindSlot(const PolicyId& id) const;
   /// NOT_FOUND with the nearest id.
@@ -97,7 +90,8 @@ class PolicyTable {
   bool IsMapped(PolicySlot slot) const;
 
  private:
-  PolicyTable() = default;
+  PolicyTable();
+  PolicyTable(const PolicyTable& other);
   /// A copy of the next revision, to be changed.
   std::shared_ptr<PolicyTable> Next() const;
   /// Resolves the rules against the active policies.

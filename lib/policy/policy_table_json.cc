@@ -16,6 +16,8 @@
 #include "lib/base/log.h"
 #include "lib/base/parse_json.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_entry.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/policy_table.h"
 #include <nlohmann/json.hpp>
 

@@ -9,7 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/process_memory.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/policy/testing.h"
+#include "lib/policy/testing/slots.h"
 #include <gtest/gtest.h>
 
 namespace troupe::policy {

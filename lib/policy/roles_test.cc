@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/policy/policy_table.h"
 #include "lib/policy/testing.h"
 #include "lib/policy/value_network.h"

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/log.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/space/row_scaling.h"
 
 namespace troupe::policy {

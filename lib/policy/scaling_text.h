@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 
 namespace troupe::policy {
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/policy_table.h"
 #include "lib/policy/testing.h"

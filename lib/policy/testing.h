@@ -1,9 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <initializer_list>
-#include <vector>
-
 #include "lib/policy/ids.h"
 #include "lib/policy/policy_spec.h"
 
@@ -57,13 +53,6 @@ inline void SetDistributionForTesting(ContinuousDistribution distribution, Polic
   spec->continuous = distribution;
   spec->action_scaling = distribution != ContinuousDistribution::kGaussian;
   if (distribution == ContinuousDistribution::kSquashedGaussian) spec->action_bound_method = ActionBoundMethod::kTanh;
-}
-
-/// Slots of policies by their numbers; -1: kNoPolicy.
-inline std::vector<PolicySlot> SlotsForTesting(std::initializer_list<int32_t> numbers) {
-  std::vector<PolicySlot> slots;
-  for (const int32_t number : numbers) slots.emplace_back(number);
-  return slots;
 }
 
 }  // namespace troupe::policy

@@ -8,6 +8,7 @@
 #include "lib/base/check.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::policy {
 

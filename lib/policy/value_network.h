@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/policy_state.h"
 #include "lib/policy/weight_snapshot.h"
 

@@ -9,7 +9,7 @@
 #include "lib/inference/action_bounds.h"
 #include "lib/inference/policy_actor.h"
 #include "lib/policy/ids.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 
 namespace troupe::rollout {
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lib/policy/testing.h"
+#include "lib/policy/testing/slots.h"
 #include <gtest/gtest.h>
 
 namespace troupe::rollout {

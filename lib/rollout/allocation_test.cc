@@ -1,6 +1,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rollout/collector.h"
 #include "lib/rollout/testing/malloc_counter.h"
 #include "lib/rollout/testing/scripted_env.h"

@@ -8,6 +8,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/base/traceback.h"
 #include "lib/env/slot_buffers.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rollout/round_bytes.h"
 #include "lib/sample/multi_agent_batch.h"
 

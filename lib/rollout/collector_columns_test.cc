@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/policy/policy_spec.h"
 #include "lib/rollout/testing/scripted_env.h"
 #include "lib/sample/columns.h"
 #include "lib/sample/multi_agent_batch.h"

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/env/testing/elsewhere_env.h"
+#include "lib/inference/make_policy_actor.h"
 #include "lib/rollout/testing/counting_host.h"
 #include "lib/rollout/testing/scripted_env.h"
 #include "lib/sample/columns.h"

@@ -10,7 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/await.h"
 #include "lib/base/mutex.h"
-#include "lib/policy/testing.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/policy/testing/slots.h"
 #include "lib/rollout/testing/scripted_env.h"
 #include "lib/rollout/testing/scripts.h"
 #include <gmock/gmock.h>

@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/inference/make_policy_actor.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::rollout {
 namespace {

@@ -13,7 +13,6 @@
 #include "lib/env/checked_env.h"
 #include "lib/env/slot_buffers.h"
 #include "lib/inference/action_bounds.h"
-#include "lib/inference/make_policy_actor.h"
 #include "lib/policy/ids.h"
 #include "lib/rollout/collector.h"
 #include "lib/rollout/incident_log.h"

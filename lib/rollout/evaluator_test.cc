@@ -11,7 +11,8 @@
 
 #include "lib/env/slot_buffers.h"
 #include "lib/env/testing/elsewhere_env.h"
-#include "lib/policy/testing.h"
+#include "lib/inference/make_policy_actor.h"
+#include "lib/policy/testing/slots.h"
 #include "lib/rollout/testing/counting_host.h"
 #include "lib/rollout/testing/scripted_env.h"
 #include <gmock/gmock.h>

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rollout/fragment_writer.h"
 #include "lib/rollout/round_bytes.h"
 #include "lib/sample/multi_agent_batch.h"

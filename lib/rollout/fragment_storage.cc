@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lib/base/check.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::rollout {
@@ -31,6 +32,10 @@ sample::ColumnForm FormOfActions(const sample::PolicyForms& forms) {
 }
 
 }  // namespace
+
+bool RolloutSchema::sends_env_state() const {
+  return has_env_state() && (always_sends_state || sample::AnyReadsState(policies.values()));
+}
 
 int64_t PolicyBytes(const sample::PolicyForms& forms) {
   constexpr int64_t kColumnBytes = 96;

@@ -10,7 +10,7 @@
 #include "lib/env/env_spec.h"
 #include "lib/inference/policy_actor.h"
 #include "lib/policy/ids.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/sample/batch_fwd.h"
 #include "lib/sample/column_sets.h"
 #include "lib/sample/columns.h"
@@ -30,9 +30,7 @@ struct RolloutSchema {
   bool has_agent_state() const { return env.state_kind == env::StateKind::kPerAgent; }
   int64_t state_size() const { return env.state_kind == env::StateKind::kNone ? 0 : env.state_space.flat_size(); }
   /// Whether fragments have the per-env state.
-  bool sends_env_state() const {
-    return has_env_state() && (always_sends_state || sample::AnyReadsState(policies.values()));
-  }
+  bool sends_env_state() const;
   /// What the forms of columns follow from, beside the policies.
   sample::EnvSizes sizes() const {
     return {sends_env_state() ? state_size() : 0, has_agent_state() ? state_size() : 0, env.has_agent_mask,

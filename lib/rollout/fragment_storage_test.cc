@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "lib/policy/policy_spec.h"
 #include "lib/sample/multi_agent_batch.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

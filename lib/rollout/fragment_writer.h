@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/traceback.h"
 #include "lib/env/multi_agent_env.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rollout/fragment_builder.h"
 
 namespace troupe::rollout {

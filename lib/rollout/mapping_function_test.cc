@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rollout/evaluator.h"
 #include "lib/rollout/testing/scripted_env.h"
 #include "lib/sample/multi_agent_batch.h"

@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/inference/make_policy_actor.h"
+#include "lib/policy/policy_entry.h"
 
 namespace troupe::rollout {
 namespace {

@@ -14,7 +14,7 @@
 #include "absl/types/span.h"
 #include "lib/base/ids.h"
 #include "lib/policy/ids.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/rollout/actor_map.h"
 #include "lib/rollout/fragment_builder.h"

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/policy/policy_spec.h"
 #include "lib/rollout/evaluator.h"
 #include "lib/rollout/rollout_worker.h"
 #include "lib/rollout/testing/scripted_env.h"

@@ -1,5 +1,6 @@
 // Agents that end and return: each time they begin a trajectory of their own.
 
+#include "lib/policy/policy_spec.h"
 #include "lib/rollout/collector.h"
 #include "lib/rollout/testing/scripted_env.h"
 #include "lib/sample/multi_agent_batch.h"

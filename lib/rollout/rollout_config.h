@@ -6,10 +6,11 @@
 
 #include "absl/status/statusor.h"
 #include "lib/env/multi_agent_env.h"
-#include "lib/inference/make_policy_actor.h"
+#include "lib/inference/actor_host.h"
+#include "lib/inference/backend.h"
 #include "lib/policy/ids.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/policy_mapping.h"
-#include "lib/policy/policy_spec.h"
 #include "lib/rollout/ports.h"
 #include "lib/rollout/rollout_options.h"
 #include "lib/sample/env_counters.h"
@@ -21,6 +22,14 @@ using EnvFactory = std::function<absl::StatusOr<std::unique_ptr<env::MultiAgentE
 
 /// What sampling needs to know of a run. Plain value.
 struct RolloutConfig {
+  // Defined in the .cc, so that who includes this header needs no policy_spec.h.
+  RolloutConfig();
+  RolloutConfig(const RolloutConfig& other);
+  RolloutConfig(RolloutConfig&& other) noexcept;
+  RolloutConfig& operator=(const RolloutConfig& other);
+  RolloutConfig& operator=(RolloutConfig&& other) noexcept;
+  ~RolloutConfig();
+
   env::EnvSpec env_spec;  ///< every environment's; a factory that gives another is an error
   policy::BySlot<policy::PolicySpec> policies;
   std::set<policy::PolicyId> unplayed;  ///< of them, those that no agent plays: they are not made at the start

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/space/image.h"
 
 namespace troupe::rollout {

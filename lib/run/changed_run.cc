@@ -14,6 +14,7 @@
 #include "lib/inference/make_policy_actor.h"
 #include "lib/policy/policy_class.h"
 #include "lib/policy/policy_mapping.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/run_folder.h"
 

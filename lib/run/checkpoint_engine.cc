@@ -8,6 +8,8 @@
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_entry.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/value_network.h"
 #include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/run_folder.h"

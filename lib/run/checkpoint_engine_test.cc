@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/policy/testing.h"
 #include "lib/serving/testing/query_builder.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gtest/gtest.h>
 
 namespace troupe::run {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/python_callable.h"
 #include "lib/sample/multi_agent_batch.h"
 

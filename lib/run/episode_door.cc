@@ -57,8 +57,7 @@ absl::StatusOr<policy::PolicyTablePtr> PoliciesOf(const config::ResolvedRun& run
         "a client cannot act by itself here: the worker changes what policies see (env.crop, grayscale, resize, "
         "frame_stack, previous_action, previous_reward, multi_agent.observation_fn); ask GetActions");
   }
-  return policy::PolicyTable::Make(run.policies, std::vector<bool>(run.policies.size(), false), run.mapping_rules,
-                                   run.agent_ids());
+  return run.FirstTable(std::vector<bool>(run.policy_ids().size(), false));
 }
 
 }  // namespace

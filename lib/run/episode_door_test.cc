@@ -10,7 +10,8 @@
 #include "lib/base/exit_code.h"
 #include "lib/config/run_config.h"
 #include "lib/env/registry.h"
-#include "lib/storage/testing.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gtest/gtest.h>
 
 namespace troupe::run {

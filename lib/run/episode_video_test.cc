@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 
 namespace troupe::run {
 namespace {

@@ -14,6 +14,8 @@
 #include "lib/config/run_config.h"
 #include "lib/config/torch_modules.h"
 #include "lib/policy/module_files.h"
+#include "lib/policy/policy_entry.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::run {
 

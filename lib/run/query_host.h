@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "lib/inference/actor_host.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/policy_table.h"
 
 namespace troupe::run {

@@ -9,6 +9,7 @@
 #include "lib/env/wrappers.h"
 #include "lib/outside/lane_env.h"
 #include "lib/policy/policy_mapping.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/policy_table.h"
 #include "lib/policy/python_callable.h"
 #include "lib/run/episode_callbacks.h"
@@ -36,9 +37,7 @@ absl::StatusOr<rollout::RolloutConfig> MakeRolloutConfig(const config::ResolvedR
   config.env_spec = run.env_spec;
   config.policies = policy::BySlot<policy::PolicySpec>(run.policies);
   // Of whom trains nothing follows here, and an evaluation may have given a policy that does another class.
-  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table,
-                          policy::PolicyTable::Make(run.policies, std::vector<bool>(run.policies.size()),
-                                                    run.mapping_rules, run.agent_ids()));
+  TROUPE_ASSIGN_OR_RETURN(const policy::PolicyTablePtr table, run.FirstTable(std::vector<bool>(run.policies.size())));
   for (const auto& [id, agents] : policy::AgentSlotsByPolicy(*table)) {
     if (agents.empty()) config.unplayed.emplace(id);
   }

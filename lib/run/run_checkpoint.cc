@@ -8,6 +8,8 @@
 #include "lib/base/status_macros.h"
 #include "lib/config/key_effects.h"
 #include "lib/config/run_config.h"
+#include "lib/policy/policy_entry.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/run/run_modules.h"
 #include "lib/storage/checkpoint_format.h"
 

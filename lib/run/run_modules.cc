@@ -6,6 +6,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/config/torch_modules.h"
 #include "lib/policy/module_files.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/storage/file_system.h"
 
 namespace troupe::run {

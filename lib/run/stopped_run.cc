@@ -7,7 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/policy/policy_mapping.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/policy_table.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/checkpoint_weights.h"

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/sample/columns.h"
 #include "lib/sample/multi_agent_batch.h"
 
@@ -177,6 +178,19 @@ absl::Status CheckPolicyRows(const PolicyRows& rows, const policy::PolicySpec& s
 }
 
 }  // namespace
+
+BatchSchema::BatchSchema() = default;
+BatchSchema::BatchSchema(const BatchSchema& other) = default;
+BatchSchema::BatchSchema(BatchSchema&& other) noexcept = default;
+BatchSchema& BatchSchema::operator=(const BatchSchema& other) = default;
+BatchSchema& BatchSchema::operator=(BatchSchema&& other) noexcept = default;
+BatchSchema::~BatchSchema() = default;
+
+policy::BySlot<policy::PolicyId> BatchSchema::PolicyIds() const {
+  policy::BySlot<policy::PolicyId> ids;
+  for (const policy::PolicySpec& spec : policies) ids.push_back(spec.id);
+  return ids;
+}
 
 bool BatchSchema::IsGone(policy::PolicySlot slot, int64_t policies_revision) const {
   if (policies_since.empty() || slot.value() < 0 || slot.value() >= NumSlots()) return false;

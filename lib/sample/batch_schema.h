@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "lib/policy/ids.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/policy_table.h"
 #include "lib/sample/batch_fwd.h"
 #include "lib/sample/env_sizes.h"
@@ -17,6 +17,14 @@ namespace troupe::sample {
 
 /// What a run's fragments must look like; equal on both ends of a stream or the stream is refused. Plain value.
 struct BatchSchema {
+  // Defined in the .cc, so that who includes this header needs no policy_spec.h.
+  BatchSchema();
+  BatchSchema(const BatchSchema& other);
+  BatchSchema(BatchSchema&& other) noexcept;
+  BatchSchema& operator=(const BatchSchema& other);
+  BatchSchema& operator=(BatchSchema&& other) noexcept;
+  ~BatchSchema();
+
   std::vector<std::string> agent_ids;  ///< by agent slot
   /// By agent slot: elements of its flattened observation. Lays out joint observations; may be empty when no critic
   /// needs them.
@@ -48,6 +56,8 @@ struct BatchSchema {
 
   /// Whether the slot's policy is gone for a fragment of `policies_revision`.
   bool IsGone(policy::PolicySlot slot, int64_t policies_revision) const;
+  /// A free slot's is empty.
+  policy::BySlot<policy::PolicyId> PolicyIds() const;
   /// Slots that a fragment may name are below it.
   int32_t NumSlots() const;
   /// Whether fragments of this revision have a per-env state. nullopt: of a revision that this schema was not told of,

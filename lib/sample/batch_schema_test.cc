@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/policy/policy_spec.h"
 #include "lib/sample/columns.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gmock/gmock.h>

@@ -5,9 +5,12 @@
 #include <vector>
 
 #include "lib/base/check.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/sample/multi_agent_batch.h"
 
 namespace troupe::sample {
+
+bool ReadsState(const policy::PolicySpec& policy) { return policy.Reads(policy::NetworkInput::kState); }
 
 bool AnyReadsState(absl::Span<const policy::PolicySpec> policies) {
   return std::any_of(policies.begin(), policies.end(), ReadsState);

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/sample/batch_fwd.h"
 #include "lib/sample/column_sets.h"
 #include "lib/sample/env_sizes.h"
@@ -50,7 +50,7 @@ enum class Gathering : uint8_t {
 
 /// Whether a network of the policy reads the environment's global state. One that is frozen counts: policies_to_train
 /// may change at any time, and the columns with it would.
-inline bool ReadsState(const policy::PolicySpec& policy) { return policy.Reads(policy::NetworkInput::kState); }
+bool ReadsState(const policy::PolicySpec& policy);
 /// Whether any of them does, so that a per-env state is sent. A free slot reads nothing.
 bool AnyReadsState(absl::Span<const policy::PolicySpec> policies);
 

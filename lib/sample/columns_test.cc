@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

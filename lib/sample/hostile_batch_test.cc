@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "lib/policy/testing.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/policy/testing/slots.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

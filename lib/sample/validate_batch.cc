@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/all_finite.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/sample/batch_schema.h"
 #include "lib/sample/columns.h"
 #include "lib/sample/multi_agent_batch.h"

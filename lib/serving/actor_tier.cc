@@ -6,10 +6,17 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
 #include "lib/base/status_macros.h"
+#include "lib/inference/actor.h"
 #include "lib/inference/make_policy_actor.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/serving/served_policy.h"
+#include "lib/serving/serving_actor.h"
 
 namespace troupe::serving {
+
+ServingActor::ServingActor() = default;
+ServingActor::~ServingActor() = default;
 
 void ActorTier::SetPolicy(policy::PolicySlot slot, const ServedPolicy* policy) {
   base::MutexLock lock(&mutex_);

@@ -8,14 +8,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/base/mutex.h"
-#include "lib/inference/actor.h"
 #include "lib/inference/actor_host.h"
+#include "lib/inference/backend.h"
 #include "lib/policy/ids.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/policy_map.h"
-#include "lib/serving/served_policy.h"
+#include "lib/policy/weight_snapshot.h"
 #include "lib/serving/weight_source.h"
 
 namespace troupe::serving {
+
+class ServedPolicy;
 
 /// Makes the actors of a QueryEngine's map, of the newest weights or of what a WeightSource has. An actor holds nothing
 /// that its policy does not: evicted means dropped. Thread-safe; Load may block on the source.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/nearest_name.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::serving {
 namespace {

@@ -12,6 +12,9 @@
 #include "lib/base/log.h"
 #include "lib/base/philox.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_entry.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/serving/served_policy.h"
 
 namespace troupe::serving {
 namespace {
@@ -67,6 +70,10 @@ absl::Status QueryEngine::AdmitAll(absl::Span<const policy::PolicySpec> specs) {
   base::MutexLock routes_lock(&routes_mutex_);
   routes_ = std::move(routes);
   return absl::OkStatus();
+}
+
+QueryEngine::Actors& QueryEngine::ActorsOf(const ServedPolicy& policy) {
+  return policy.runs_elsewhere() ? hosted_actors_ : actors_;
 }
 
 absl::StatusOr<std::shared_ptr<ServedPolicy>> QueryEngine::AdmitLocked(const policy::PolicySpec& spec) {

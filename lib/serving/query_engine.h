@@ -13,20 +13,23 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "lib/base/mutex.h"
-#include "lib/inference/actor.h"
+#include "lib/inference/actor_host.h"
+#include "lib/inference/backend.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/policy_map.h"
-#include "lib/policy/policy_spec.h"
 #include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/serving/action_query.h"
 #include "lib/serving/actor_tier.h"
 #include "lib/serving/batch_lane.h"
 #include "lib/serving/query_outputs.h"
-#include "lib/serving/served_policy.h"
+#include "lib/serving/serving_actor.h"
 #include "lib/serving/turn_queue.h"
 #include "lib/serving/weight_source.h"
 
 namespace troupe::serving {
+
+class ServedPolicy;
 
 /// Answers queries with the newest weights it was given or, where it was given none, those of its WeightSource
 /// (policies of a class without weights need none, and answer with version (0, 0)). Actors stand in a PolicyMap: they
@@ -209,7 +212,7 @@ class QueryEngine final : public ActionQueries {
   uint64_t NextRequest(const ActionQuery& query) {
     return query.deterministic || query.seed.has_value() ? 0 : next_request_.fetch_add(1, std::memory_order_relaxed);
   }
-  Actors& ActorsOf(const ServedPolicy& policy) { return policy.runs_elsewhere() ? hosted_actors_ : actors_; }
+  Actors& ActorsOf(const ServedPolicy& policy);
   /// The policy's value network with the weights of the version that its actor has.
   absl::Status PrepareValues(const ServedPolicy& policy, const OfferedWeights& newest, ServingActor* resident) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(resident->mutex);

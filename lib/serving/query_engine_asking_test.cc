@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/inference/actor.h"
 #include "lib/policy/value_network.h"
 #include "lib/serving/query_engine.h"
 #include "lib/serving/testing/query_builder.h"

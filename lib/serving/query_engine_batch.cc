@@ -7,7 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
 #include "lib/base/status_macros.h"
+#include "lib/inference/actor.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/serving/query_engine.h"
+#include "lib/serving/served_policy.h"
 
 namespace troupe::serving {
 namespace {

@@ -10,8 +10,10 @@
 #include "lib/base/nearest_name.h"
 #include "lib/base/philox.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/serving/check_rows.h"
 #include "lib/serving/query_engine.h"
+#include "lib/serving/served_policy.h"
 
 namespace troupe::serving {
 namespace {

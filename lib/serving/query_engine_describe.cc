@@ -6,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/serving/query_engine.h"
+#include "lib/serving/served_policy.h"
 
 namespace troupe::serving {
 namespace {

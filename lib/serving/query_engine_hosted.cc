@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/serving/query_engine.h"
+#include "lib/serving/served_policy.h"
 
 namespace troupe::serving {
 namespace {

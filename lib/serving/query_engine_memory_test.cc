@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "lib/inference/action_bounds.h"
+#include "lib/inference/actor.h"
 #include "lib/serving/query_engine.h"
 #include "lib/serving/testing/hanging_host.h"
 #include "lib/serving/testing/query_builder.h"

@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "lib/inference/action_bounds.h"
+#include "lib/inference/actor.h"
 #include "lib/policy/testing.h"
 #include "lib/serving/testing/query_builder.h"
 #include <gtest/gtest.h>

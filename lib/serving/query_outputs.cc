@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lib/base/log.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/space/space.h"
 
 namespace troupe::serving {

@@ -1,12 +1,13 @@
 #pragma once
 
 #include <bitset>
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 
 namespace troupe::serving {
 

@@ -3,8 +3,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/weight_snapshot.h"
 
 namespace troupe::serving {
@@ -17,9 +16,7 @@ class WeightSource {
   /// query that wanted them.
   virtual absl::StatusOr<policy::WeightSnapshotPtr> Load(const policy::PolicySpec& spec) = 0;
   /// The same of its value network (policy::ValueNetworkOf), which it has; UNIMPLEMENTED: there are actors alone.
-  virtual absl::StatusOr<policy::WeightSnapshotPtr> LoadValues(const policy::PolicySpec& spec) {
-    return absl::UnimplementedError(absl::StrCat("policy \"", spec.id.value(), "\": there is no critic here"));
-  }
+  virtual absl::StatusOr<policy::WeightSnapshotPtr> LoadValues(const policy::PolicySpec& spec);
 };
 
 /// Weights of one policy that may be acted with: themselves, or where they are read when they are needed. Plain value.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/policy_state.h"
 #include "lib/policy/policy_table.h"
 #include "lib/storage/checkpoint_format.h"

@@ -5,8 +5,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/policy_mapping.h"
-#include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
 
 namespace troupe::storage {

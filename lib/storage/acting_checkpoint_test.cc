@@ -4,9 +4,12 @@
 #include <fstream>
 #include <random>
 
+#include "lib/policy/policy_entry.h"
 #include "lib/policy/policy_state.h"
+#include "lib/policy/testing.h"
 #include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

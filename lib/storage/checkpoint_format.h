@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "lib/learner/checkpoint.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/policy_table.h"
 #include "lib/storage/file_system.h"
 #include "lib/storage/safetensors.h"

@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/policy/testing.h"
 #include "lib/policy/testing/same_bits.h"
 #include "lib/storage/checkpoint_weights.h"
 #include "lib/storage/testing.h"
 #include "lib/storage/testing/forge_manifest.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

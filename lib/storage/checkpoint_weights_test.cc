@@ -5,7 +5,9 @@
 #include <fstream>
 
 #include "lib/base/crc32c.h"
+#include "lib/policy/testing.h"
 #include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

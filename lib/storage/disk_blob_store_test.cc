@@ -13,6 +13,7 @@
 #include "lib/policy/testing/random_state.h"
 #include "lib/policy/testing/same_bits.h"
 #include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

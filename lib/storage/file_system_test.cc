@@ -9,6 +9,7 @@
 #include <string>
 
 #include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gtest/gtest.h>
 
 namespace troupe::storage {

@@ -13,6 +13,7 @@
 #include "lib/base/exit_code.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::storage {
 namespace {

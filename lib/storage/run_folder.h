@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "lib/base/status_macros.h"
 #include "lib/learner/checkpoint.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/file_system.h"
 #include "lib/storage/run_lock.h"

@@ -20,10 +20,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lib/base/exit_code.h"
+#include "lib/policy/testing.h"
 #include "lib/storage/run_folder.h"
 #include "lib/storage/start_over.h"
 #include "lib/storage/testing.h"
 #include "lib/storage/testing/crash_disk.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gtest/gtest.h>
 
 namespace troupe::storage {

@@ -6,8 +6,10 @@
 
 #include "absl/strings/match.h"
 #include "lib/base/exit_code.h"
+#include "lib/policy/testing.h"
 #include "lib/storage/run_lock.h"
 #include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gtest/gtest.h>
 
 namespace troupe::storage {

@@ -3,8 +3,10 @@
 #include <fstream>
 
 #include "lib/base/exit_code.h"
+#include "lib/policy/testing.h"
 #include "lib/storage/run_folder.h"
 #include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gtest/gtest.h>
 
 namespace troupe::storage {

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,29 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "lib/learner/checkpoint.h"
 #include "lib/policy/parameter_layout.h"
-#include "lib/policy/testing.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/storage/file_system.h"
 
 namespace troupe::storage {
-
-/// A directory of its own for a test, removed at its end.
-class ScratchDirectory {
- public:
-  explicit ScratchDirectory(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
-    std::string pattern = (parent / "troupe_test_XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~ScratchDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchDirectory(const ScratchDirectory&) = delete;
-  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 /// Passes everything on, but fails the changing operation number `fail_at` (from 0) and, when `crash` is set, all after
 /// it, as a process that died there.

@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "lib/learner/trainer.h"
 #include "lib/policy/algorithm_spec.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/training/core/policy_store.h"
 #include "lib/training/device_options.h"
 

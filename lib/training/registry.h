@@ -5,7 +5,6 @@
 
 #include "absl/status/statusor.h"
 #include "lib/policy/algorithm_spec.h"
-#include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/training/algorithm_options.h"
 #include "lib/training/core/algorithm.h"

@@ -187,7 +187,7 @@ absl::StatusOr<policy::PolicyTablePtr> TableOf(const std::string& path, const st
     return absl::FailedPreconditionError(absl::StrCat(
         path, ": the environment, policies or networks of its config.yaml are not those it was trained with"));
   }
-  return policy::PolicyTable::Make(run.policies, run.learner.trains, run.mapping_rules, run.agent_ids());
+  return run.FirstTable(run.learner.trains);
 }
 
 absl::StatusOr<int> Convert(const CheckpointFlags& flags) {

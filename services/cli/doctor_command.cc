@@ -10,7 +10,7 @@
 #include "lib/cli/programs.h"
 #include "lib/cli/socket_folder.h"
 #include "lib/envhost/python_program.h"
-#include "lib/inference/actor.h"
+#include "lib/inference/backend.h"
 #include "lib/run/memory_limit.h"
 #include "services/cli/cli_command.h"
 #include "services/cli/machine_checks.h"

@@ -20,6 +20,7 @@
 #include "lib/base/process_memory.h"
 #include "lib/base/status_macros.h"
 #include "lib/learner/learner.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/run/learner/callback_facts.h"
 #include "lib/run/learner/learner_parts.h"
 #include "lib/run/learner/line_relay.h"

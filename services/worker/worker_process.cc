@@ -215,7 +215,7 @@ absl::Status RunWorker(const WorkerFlags& flags, const env::EnvRegistry& registr
   TROUPE_ASSIGN_OR_RETURN(config::ResolvedRun run, ResolveWelcome(*welcome, permits, registry));
   // The learner numbers workers from 1 in each of its epochs.
   run.env.python.worker_index = static_cast<int32_t>((welcome->worker_id.value() - 1) & 0x7fffffff);
-  client->SetPolicies(policy::BySlot<policy::PolicySpec>(run.policies), welcome->spec_hash);
+  client->SetPolicies(run.schema.policies, welcome->spec_hash);
   TROUPE_INFO("worker joined id={} learner={} learner_epoch={}", sample::WorkerText(welcome->worker_id), flags.learner,
               welcome->learner_epoch);
 

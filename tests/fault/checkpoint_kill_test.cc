@@ -16,9 +16,11 @@
 #include <vector>
 
 #include "lib/base/check.h"
+#include "lib/policy/testing.h"
 #include "lib/storage/disk_calls.h"
 #include "lib/storage/run_folder.h"
 #include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gtest/gtest.h>
 
 namespace troupe::fault {

@@ -18,6 +18,7 @@
 #include "lib/envs/register_all.h"
 #include "lib/learner/learner.h"
 #include "lib/learner/testing/fake_trainer.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rpc/learner/learner_binding.h"
 #include "lib/rpc/learner/learner_server.h"
 #include "lib/storage/run_folder.h"

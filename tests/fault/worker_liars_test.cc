@@ -12,6 +12,7 @@
 #include "lib/config/resolved_run.h"
 #include "lib/envs/register_all.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rpc/learner/learner_server.h"
 #include "lib/rpc/testing/fake_endpoint.h"
 #include "lib/rpc/transport/limits.h"

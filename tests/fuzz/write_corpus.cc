@@ -18,6 +18,7 @@
 #include "lib/sample/testing/batch_maker.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include "proto/troupe/v1/rollout.pb.h"
 #include "tests/fuzz/fuzz_input.h"
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lib/learner/assembler.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rollout/testing/scripted_env.h"
 #include "lib/training/core/advantages.h"
 #include <gmock/gmock.h>

@@ -11,6 +11,7 @@
 #include "lib/config/run_config.h"
 #include "lib/envs/register_all.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rollout/collector.h"
 #include "lib/rollout/testing/fixed_weights.h"
 #include "lib/rpc/codec/fragment_codec.h"

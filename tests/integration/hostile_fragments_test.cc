@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "lib/policy/testing.h"
+#include "lib/policy/testing/slots.h"
 #include "lib/rpc/codec/fragment_codec.h"
 #include "lib/rpc/testing/scripted_peer.h"
 #include "lib/sample/testing/batch_maker.h"

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/policy/policy_spec.h"
 #include "lib/run/learner/run_start.h"
 #include "lib/run/learner/testing/run_in_process.h"
 #include "lib/training/make_trainer.h"

@@ -11,6 +11,7 @@
 #include "lib/config/resolved_run.h"
 #include "lib/config/run_config.h"
 #include "lib/envs/register_all.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rollout/rollout_worker.h"
 #include "lib/rpc/control/monitor_client.h"
 #include "lib/rpc/worker/worker_client.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/network_spec.h"
 
 namespace troupe::inference {
 

@@ -10,6 +10,7 @@
 
 #include "absl/types/span.h"
 #include "lib/learner/train_batch.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/sample/batch_schema.h"
 #include "lib/sample/columns.h"
 #include "lib/sample/multi_agent_batch.h"

@@ -11,6 +11,7 @@
 
 #include "lib/inference/actor_host.h"
 #include "lib/policy/policy_class.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rollout/rollout_config.h"
 #include <gtest/gtest.h>
 

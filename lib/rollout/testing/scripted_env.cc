@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/traceback.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/sample/columns.h"
 #include "lib/sample/multi_agent_batch.h"
 #include <gtest/gtest.h>

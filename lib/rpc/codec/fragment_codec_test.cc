@@ -6,6 +6,7 @@
 
 #include "lib/base/crc32c.h"
 #include "lib/base/philox.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rpc/codec/fragment_columns.h"
 #include "lib/rpc/transport/limits.h"
 #include "lib/sample/columns.h"

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/rpc/codec/fragment_codec.h"
 #include "lib/rpc/codec/fragment_columns.h"
 #include "lib/rpc/transport/limits.h"

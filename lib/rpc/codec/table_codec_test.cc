@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/policy/testing.h"
 #include "lib/rpc/transport/slices.h"
 #include <gtest/gtest.h>

@@ -8,6 +8,8 @@
 #include "lib/base/crc32c.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_entry.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rpc/transport/convert.h"
 #include "lib/rpc/transport/limits.h"
 #include "lib/rpc/transport/parsed_size.h"
@@ -84,11 +86,16 @@ grpc::ByteBuffer EncodeAnnouncement(policy::WeightVersion version, uint64_t numb
   return Serialize(message);
 }
 
+SlotPolicies::SlotPolicies(const policy::BySlot<policy::PolicySpec>& at_start)
+    : specs(at_start), since(specs.size(), 0) {}
+
 SlotPolicies::SlotPolicies(const policy::PolicyTable& table) : specs(table.Specs()) {
   for (const std::optional<policy::PolicyEntry>& entry : table.entries()) {
     since.push_back(entry.has_value() ? entry->since : 0);
   }
 }
+
+SlotPolicies::~SlotPolicies() = default;
 
 bool SlotPolicies::SameIn(const SlotPolicies& other, policy::PolicySlot slot) const {
   if (!specs.Contains(slot) || !other.specs.Contains(slot)) return false;

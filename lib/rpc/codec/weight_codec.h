@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/rpc/codec/table_codec.h"
@@ -56,9 +56,9 @@ struct SlotPolicies {
   policy::BySlot<policy::PolicySpec> specs;
   policy::BySlot<int64_t> since;
 
-  explicit SlotPolicies(policy::BySlot<policy::PolicySpec> at_start)
-      : specs(std::move(at_start)), since(specs.size(), 0) {}
+  explicit SlotPolicies(const policy::BySlot<policy::PolicySpec>& at_start);
   explicit SlotPolicies(const policy::PolicyTable& table);
+  ~SlotPolicies();
   /// Whether the slot has the same policy in both.
   bool SameIn(const SlotPolicies& other, policy::PolicySlot slot) const;
 };

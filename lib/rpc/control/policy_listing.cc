@@ -1,6 +1,8 @@
 #include "lib/rpc/control/policy_listing.h"
 
 #include "absl/strings/match.h"
+#include "lib/policy/policy_class.h"
+#include "lib/policy/policy_entry.h"
 
 namespace troupe::rpc {
 namespace {

@@ -16,6 +16,7 @@
 #include "lib/env/slot_buffers.h"
 #include "lib/outside/lane_env.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/policy/policy_table.h"
 #include "lib/rpc/episode/episode_codec.h"
 #include "lib/rpc/episode/episode_server.h"
@@ -24,7 +25,7 @@
 #include "lib/rpc/transport/grpc_deadline.h"
 #include "lib/rpc/transport/limits.h"
 #include "lib/storage/checkpoint_weights.h"
-#include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 

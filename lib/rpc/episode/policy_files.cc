@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rpc/transport/limits.h"
 #include "lib/storage/acting_checkpoint.h"
 

@@ -1,6 +1,7 @@
 #include "lib/rpc/episode/policy_files.h"
 
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rpc/transport/limits.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -50,12 +50,6 @@ class WeightsService final : public v1::Weights::WithRawCallbackMethod_Subscribe
   const PeerBook* const peers_;
 };
 
-policy::BySlot<policy::PolicyId> PolicyIds(const sample::BatchSchema& schema) {
-  policy::BySlot<policy::PolicyId> ids;
-  for (const policy::PolicySpec& spec : schema.policies) ids.push_back(spec.id);
-  return ids;
-}
-
 class LearnerServerImpl final : public LearnerServer {
  public:
   LearnerServerImpl(LearnerServerOptions options, LearnerEndpoint* endpoint, MonitorHandler* monitor,
@@ -64,7 +58,7 @@ class LearnerServerImpl final : public LearnerServer {
         clock_(clock),
         pool_(static_cast<size_t>(options_.pool_idle_bytes)),
         decoder_(options_.schema, options_.limits, &pool_),
-        bus_(PolicyIds(options_.schema),
+        bus_(options_.schema.PolicyIds(),
              [this](const policy::PolicyTablePtr& policies) { decoder_.SetPolicies(*policies); }),
         rollout_service_(&rollout_context_, &peers_),
         weights_service_(&weight_context_, &peers_),

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/rpc/learner/learner_server.h"
 #include "lib/rpc/testing/fake_endpoint.h"
 #include "lib/rpc/worker/worker_client.h"

@@ -16,6 +16,7 @@
 #include "lib/base/await.h"
 #include "lib/base/clock.h"
 #include "lib/config/run_config.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/policy_table.h"
 #include "lib/rpc/transport/limits.h"
 #include "lib/rpc/worker/worker_client.h"

@@ -31,7 +31,7 @@ struct PolicyStatus {
   double return_min = 0;
   double return_max = 0;
   learner::RowCounters rows;  ///< in this learner epoch
-  /// What it explores with, as of its last update (policy::WeightSnapshot::exploration).
+  /// The numbers that it explores with, as of its last update (policy::WeightSnapshot::exploration).
   std::map<std::string, double, std::less<>> exploration = {};
 };
 

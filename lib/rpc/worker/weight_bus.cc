@@ -35,8 +35,7 @@ void WeightBus::TakePolicies(policy::PolicyTablePtr policies, policy::BySlot<pol
   since_.resize(slots, -1);
   latest_.resize(slots);
   for (const policy::PolicySlot slot : latest_.ids()) {
-    const policy::PolicyEntry* entry = policies->Find(slot);
-    const int64_t since = entry == nullptr ? -1 : entry->since;
+    const int64_t since = policies->SinceOf(slot);
     if (since == since_[slot]) continue;
     since_[slot] = since;
     if (latest_[slot] != nullptr) dropped.push_back(std::move(latest_[slot]));

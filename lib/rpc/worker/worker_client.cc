@@ -86,8 +86,8 @@ absl::StatusOr<Welcome> WorkerClient::AwaitWelcome(absl::Duration timeout) {
   return protocol_.session().welcome();
 }
 
-void WorkerClient::SetPolicies(policy::BySlot<policy::PolicySpec> policies, uint64_t spec_hash) {
-  auto expected = std::make_shared<const SlotPolicies>(std::move(policies));
+void WorkerClient::SetPolicies(const policy::BySlot<policy::PolicySpec>& policies, uint64_t spec_hash) {
+  auto expected = std::make_shared<const SlotPolicies>(policies);
   base::MutexLock lock(&mutex_);
   protocol_.weights().SetFirstPolicies(std::move(expected));
   protocol_.session().SetSpecHash(spec_hash);

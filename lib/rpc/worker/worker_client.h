@@ -14,7 +14,8 @@
 #include "lib/base/backoff.h"
 #include "lib/base/clock.h"
 #include "lib/base/mutex.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/ids.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/policy_table.h"
 #include "lib/rollout/ports.h"
 #include "lib/rpc/transport/client_link.h"
@@ -81,7 +82,7 @@ class WorkerClient final : public rollout::SampleSink,
   absl::StatusOr<Welcome> AwaitWelcome(absl::Duration timeout);
   /// What the welcome's configuration means: the policies as of the run's start. `spec_hash` is stated from
   /// now on. Once.
-  void SetPolicies(policy::BySlot<policy::PolicySpec> policies, uint64_t spec_hash);
+  void SetPolicies(const policy::BySlot<policy::PolicySpec>& policies, uint64_t spec_hash);
 
   absl::Status Submit(sample::MultiAgentBatchPtr fragment) override;
   void ReportEnvs(const sample::EnvReport& report) override;

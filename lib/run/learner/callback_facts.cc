@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lib/base/log.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/run/evaluation.h"
 #include "lib/run/learner/run_evaluator.h"
 

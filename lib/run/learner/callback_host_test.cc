@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "lib/base/await.h"
 #include "lib/base/clock.h"
-#include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "lib/base/log.h"
+#include "lib/policy/policy_entry.h"
 #include "troupe_version.h"
 
 namespace troupe::run {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "lib/base/log.h"
-#include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -7,6 +7,8 @@
 #include "lib/base/status_macros.h"
 #include "lib/config/make_env.h"
 #include "lib/config/worker_yaml.h"
+#include "lib/policy/policy_entry.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/python_callable.h"
 #include "lib/policy/scaling_text.h"
 #include "lib/run/changed_run.h"

@@ -8,6 +8,7 @@
 #include "lib/base/await.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/rollout/rollout_worker.h"
 #include "lib/sample/multi_agent_batch.h"
 

@@ -11,6 +11,8 @@
 #include "lib/base/await.h"
 #include "lib/base/log.h"
 #include "lib/base/mutex.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/run/learner/policy_changes.h"
 
 namespace troupe::run {
 

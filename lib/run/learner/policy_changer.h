@@ -10,9 +10,9 @@
 #include "absl/time/time.h"
 #include "lib/base/clock.h"
 #include "lib/policy/policy_change.h"
+#include "lib/policy/policy_state.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/run/learner/control_handler.h"
-#include "lib/run/learner/policy_changes.h"
 
 namespace troupe::run {
 

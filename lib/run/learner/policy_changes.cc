@@ -11,7 +11,9 @@
 #include "lib/config/resolve_algorithms.h"
 #include "lib/inference/make_policy_actor.h"
 #include "lib/policy/policy_class.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/policy/policy_mapping.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::run {
 namespace {

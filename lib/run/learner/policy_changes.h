@@ -1,19 +1,15 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "lib/config/frozen_weights.h"
-#include "lib/config/resolved_run.h"
 #include "lib/learner/trainer.h"
-#include "lib/policy/algorithm_spec.h"
 #include "lib/policy/policy_change.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/policy_table.h"
+#include "lib/run/learner/policy_sources.h"
 
 namespace troupe::run {
 
@@ -29,21 +25,6 @@ struct PolicyImport {
   policy::PolicyId source;
   policy::PolicySpec spec;
   config::PolicyPart part = config::PolicyPart::kWeights;
-};
-
-/// Draws the state that a policy begins with from `seed`; without an algorithm's name what is its own is left to the
-/// trainer. A port of the trainer's: training::InitialState.
-using DrawState = std::function<absl::StatusOr<policy::PolicyState>(
-    const policy::PolicySpec& spec, const policy::AlgorithmSpec& algorithm, uint64_t seed)>;
-
-/// What states of new policies come from; borrowed.
-struct PolicySources {
-  DrawState draw;
-  const config::ResolvedRun* run = nullptr;  ///< the run as it began
-  learner::Trainer* trainer = nullptr;       ///< has the policies of the table
-  /// The place in `run->policies` of the policy that one is trained as (ConfiguredPlace).
-  std::function<size_t(policy::PolicySlot)> configured;
-  const policy::PolicyState* imported = nullptr;  ///< of the PolicyImport of the change
 };
 
 /// What a change comes to but for states, and what must be read for those.

@@ -13,9 +13,11 @@
 #include "lib/envs/register_all.h"
 #include "lib/learner/testing/fake_trainer.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/policy/testing/same_bits.h"
 #include "lib/storage/run_folder.h"
 #include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -13,6 +13,8 @@
 #include "lib/base/status_macros.h"
 #include "lib/config/frozen_weights.h"
 #include "lib/config/permits.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/run/learner/policy_changes.h"
 #include "lib/run/learner/policy_trial.h"
 #include "lib/run/learner/run_start.h"
 

@@ -14,8 +14,8 @@
 #include "lib/rpc/learner/learner_binding.h"
 #include "lib/run/learner/control_handler.h"
 #include "lib/run/learner/policy_changer.h"
-#include "lib/run/learner/policy_changes.h"
 #include "lib/run/learner/policy_map_cache.h"
+#include "lib/run/learner/policy_sources.h"
 #include "lib/run/learner/run_reporter.h"
 
 namespace troupe::run {

@@ -7,6 +7,7 @@
 #include "lib/base/crc32c.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/run_folder.h"
 

@@ -8,7 +8,7 @@
 #include "lib/policy/blob_store.h"
 #include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
-#include "lib/run/learner/policy_changes.h"
+#include "lib/run/learner/policy_sources.h"
 #include "lib/run/learner/run_setup.h"
 #include "lib/storage/disk_blob_store.h"
 

@@ -10,6 +10,8 @@
 #include "lib/env/slot_buffers.h"
 #include "lib/inference/policy_actor.h"
 #include "lib/policy/policy_class.h"
+#include "lib/policy/policy_entry.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/python_callable.h"
 
 namespace troupe::run {

@@ -1,5 +1,6 @@
 #include "lib/run/learner/policy_trial.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "lib/storage/checkpoint_format.h"
 #include "lib/storage/run_folder.h"
 #include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

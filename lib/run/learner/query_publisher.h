@@ -7,6 +7,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mutex.h"
 #include "lib/learner/ports.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/serving/query_engine.h"
 
 namespace troupe::run {

@@ -6,6 +6,7 @@
 #include "lib/base/check.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/run/episode_video.h"
 #include "lib/run/evaluation.h"
 #include "lib/run/rollout_setup.h"

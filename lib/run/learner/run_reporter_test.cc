@@ -13,7 +13,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "lib/policy/testing.h"
+#include "lib/policy/policy_spec.h"
+#include "lib/policy/testing/slots.h"
 #include "lib/sample/testing/batch_maker.h"
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -16,6 +16,7 @@
 #include "lib/config/torch_modules.h"
 #include "lib/learner/episode_window.h"
 #include "lib/learner/stop_conditions.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/run/learner/policy_trial.h"
 #include "lib/run/run_checkpoint.h"
 #include "lib/run/run_modules.h"
@@ -154,8 +155,7 @@ absl::StatusOr<std::optional<std::string>> ReturnsReached(const config::Resolved
   if (run.stop.episode_return.empty() || run.evaluation.interval_env_steps > 0) return std::nullopt;
   policy::PolicyTablePtr table = state.table;
   if (table == nullptr) {
-    TROUPE_ASSIGN_OR_RETURN(
-        table, policy::PolicyTable::Make(run.policies, run.learner.trains, run.mapping_rules, run.agent_ids()));
+    TROUPE_ASSIGN_OR_RETURN(table, run.FirstTable(run.learner.trains));
   }
   learner::EpisodeWindow window(static_cast<int32_t>(run.agent_ids().size()), /*num_infos=*/0);
   window.Restore(state);

@@ -8,6 +8,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/config/external.h"
 #include "lib/config/resolve_algorithms.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/rpc/door/address.h"
 
 namespace troupe::run {
@@ -16,8 +17,7 @@ absl::StatusOr<policy::PolicyTablePtr> FirstPolicies(const RunSetup& setup) {
   policy::PolicyTablePtr policies = setup.resumed ? setup.resumed->table : nullptr;
   if (policies == nullptr) {
     const config::ResolvedRun& run = setup.run;
-    TROUPE_ASSIGN_OR_RETURN(
-        policies, policy::PolicyTable::Make(run.policies, run.learner.trains, run.mapping_rules, run.agent_ids()));
+    TROUPE_ASSIGN_OR_RETURN(policies, run.FirstTable(run.learner.trains));
   }
   TROUPE_RETURN_IF_ERROR(policy::CheckSize(*policies));
   return policies;

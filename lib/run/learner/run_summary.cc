@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "lib/policy/policy_entry.h"
 #include "lib/run/evaluation.h"
 #include "lib/run/policy_lines.h"
 #include <nlohmann/json.hpp>

@@ -1,5 +1,6 @@
 #include "lib/run/learner/run_summary.h"
 
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/policy_table.h"
 #include "lib/run/evaluation.h"
 #include "lib/sample/testing/batch_maker.h"

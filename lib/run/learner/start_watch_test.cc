@@ -3,8 +3,9 @@
 #include <memory>
 #include <utility>
 
+#include "lib/policy/policy_spec.h"
 #include "lib/storage/file_system.h"
-#include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gtest/gtest.h>
 
 namespace troupe::run {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/await.h"
 #include "lib/base/clock.h"
+#include "lib/policy/policy_spec.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

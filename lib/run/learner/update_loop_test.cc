@@ -22,7 +22,7 @@
 #include "lib/run/learner/run_start.h"
 #include "lib/run/learner/testing/run_in_process.h"
 #include "lib/storage/file_system.h"
-#include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/policy/policy_spec.h"
 #include "lib/sample/columns.h"
 
 namespace troupe::sample {

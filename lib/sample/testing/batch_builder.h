@@ -8,6 +8,7 @@
 #include "lib/base/ids.h"
 #include "lib/sample/batch_schema.h"
 #include "lib/sample/multi_agent_batch.h"
+#include "lib/space/space.h"
 
 namespace troupe::sample {
 

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "lib/base/check.h"
+#include "lib/policy/policy_entry.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::sample {
 namespace {

@@ -2,7 +2,8 @@
 
 #include <set>
 
-#include "lib/storage/testing.h"
+#include "lib/storage/file_system.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gtest/gtest.h>
 
 namespace troupe::storage {

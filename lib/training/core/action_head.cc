@@ -1,5 +1,6 @@
 #include "lib/training/core/action_head.h"
 
+#include "lib/policy/policy_spec.h"
 #include "lib/space/space.h"
 
 namespace troupe::training {

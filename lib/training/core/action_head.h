@@ -3,7 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/action_distribution.h"
+#include "lib/policy/policy_fwd.h"
 
 namespace troupe::training {
 

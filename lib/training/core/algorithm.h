@@ -57,9 +57,9 @@ class Algorithm {
   virtual std::optional<learner::FeedSpec> Feed(const policy::AlgorithmSpec& /*spec*/) const { return std::nullopt; }
   /// Its groups read learner::TrainBatch::joint.
   virtual bool reads_joint_steps() const { return false; }
-  /// What trains a group of these members, with fresh state of its own where it keeps some. INVALID_ARGUMENT as FormOf,
-  /// and for members that do not fit each other. As it stands: what its TorchParts make; FAILED_PRECONDITION in a
-  /// program without LibTorch.
+  /// Makes the trainer of a group of these members, with fresh state of its own where it keeps some. INVALID_ARGUMENT
+  /// as FormOf, and for members that do not fit each other. As it stands: what its TorchParts make; FAILED_PRECONDITION
+  /// in a program without LibTorch.
   virtual absl::StatusOr<std::unique_ptr<GroupTrainer>> MakeGroup(absl::Span<const GroupMember> members,
                                                                   const TrainingContext& context) const;
 };

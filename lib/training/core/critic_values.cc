@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::training {
 namespace {

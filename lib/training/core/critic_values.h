@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "lib/learner/train_batch.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/training/core/network_backend.h"
 #include "lib/training/core/prepared_batch.h"
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/policy/policy_spec.h"
 #include <gtest/gtest.h>
 
 namespace troupe::training {

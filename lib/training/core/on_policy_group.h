@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "lib/learner/trainer.h"
 #include "lib/policy/algorithm_spec.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/training/core/algorithm.h"
 #include "lib/training/core/critic_values.h"
 #include "lib/training/core/group_trainer.h"

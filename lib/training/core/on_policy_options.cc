@@ -1,6 +1,7 @@
 #include "lib/training/core/on_policy_options.h"
 
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_spec.h"
 
 namespace troupe::training {
 

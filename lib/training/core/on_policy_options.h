@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/training/core/optimizer_options.h"
 #include "lib/training/core/option_reader.h"
 #include "lib/training/core/row_units.h"

@@ -13,6 +13,7 @@
 #include "lib/base/philox.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/module_reader.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/training/core/action_head.h"
 #include <Eigen/QR>
 

@@ -13,6 +13,7 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/training/core/block_writer.h"
 #include "lib/training/core/moments.h"
 #include "lib/training/core/prepared_batch.h"
@@ -190,6 +191,10 @@ absl::Status PolicyStore::MakeFirst() {
   }
   return absl::OkStatus();
 }
+
+size_t PolicyStore::size() const { return specs_.size(); }
+
+const policy::PolicySpec& PolicyStore::spec(PolicySlot slot) const { return specs_[static_cast<size_t>(slot.value())]; }
 
 bool PolicyStore::HasBackend(PolicySlot slot) const {
   return spec(slot).policy_class.trainable() && form(slot).loss == LossOver::kRows;

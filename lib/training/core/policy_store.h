@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/policy_map.h"
-#include "lib/policy/policy_spec.h"
 #include "lib/policy/policy_state_tier.h"
 #include "lib/policy/policy_table.h"
 #include "lib/policy/weight_snapshot.h"
@@ -92,8 +92,8 @@ class PolicyStore final : private policy::ResidentForm {
   absl::Status Remove(policy::PolicySlot slot);
 
   /// Slots, free ones too.
-  size_t size() const { return specs_.size(); }
-  const policy::PolicySpec& spec(policy::PolicySlot slot) const { return specs_[static_cast<size_t>(slot.value())]; }
+  size_t size() const;
+  const policy::PolicySpec& spec(policy::PolicySlot slot) const;
   const StateForm& form(policy::PolicySlot slot) const { return forms_[static_cast<size_t>(slot.value())]; }
   /// NOT_FOUND for a slot that is none.
   absl::Status CheckSlot(policy::PolicySlot slot) const;
@@ -165,7 +165,7 @@ class PolicyStore final : private policy::ResidentForm {
   void CompleteOptimizer(policy::PolicySlot slot, policy::PolicyState* state) const;
   static void Fill(const policy::PolicyState& state, ResidentPolicy* policy);
   int32_t ShapeNumber(policy::PolicySlot slot);
-  /// Whether a NetworkBackend trains it.
+  /// True if a NetworkBackend trains it.
   bool HasBackend(policy::PolicySlot slot) const;
   /// nullptr when there is none.
   std::unique_ptr<ResidentPolicy> TakeShell(int32_t shape);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/training/core/policy_store.h"
 
 namespace troupe::training {

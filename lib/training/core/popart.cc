@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "lib/base/check.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/training/core/moments.h"
 
 namespace troupe::training {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/training/core/parameters.h"
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/training/core/action_head.h"
 #include "lib/training/core/moments.h"
 

@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "lib/learner/train_batch.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/weight_snapshot.h"
 #include "lib/tensor/buffer.h"
 #include "lib/training/core/row_units.h"
@@ -46,7 +46,7 @@ absl::Status CheckDeathMasking(const policy::PolicySpec& spec);
 /// whole sequences.
 absl::Status CheckMinibatchBy(const policy::PolicySpec& spec, MinibatchBy minibatch_by);
 
-/// What an on-policy loss compares rows with, [rows] each. Plain value.
+/// The numbers that an on-policy loss compares rows with, [rows] each. Plain value.
 struct RowTargets {
   std::vector<float> advantages;
   std::vector<float> value_targets;  ///< in the critic's units

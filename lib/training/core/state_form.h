@@ -13,7 +13,7 @@ struct StateNumber {
   double initial = 0;  ///< of a fresh policy; no part of the form
 };
 
-/// What an algorithm's loss is made of.
+/// The kind of an algorithm's loss.
 enum class LossOver : uint8_t {
   kRows = 1,     ///< RowLoss: a NetworkBackend steps actor and critic together
   kTensors = 2,  ///< TorchGroup: each section of the parameters has an optimizer and steps of its own

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/policy/weight_snapshot.h"
 
 namespace troupe::training {

@@ -5,7 +5,7 @@
 
 #include "absl/types/span.h"
 #include "lib/learner/train_batch.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/policy/policy_state.h"
 
 namespace troupe::training {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "lib/policy/network_spec.h"
 #include "lib/policy/parameter_layout.h"
-#include "lib/policy/policy_spec.h"
 #include "lib/training/core/fused_kernels.h"
 
 namespace troupe::training::fused {

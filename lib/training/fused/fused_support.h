@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "absl/status/status.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/training/core/fused_kernels.h"
 #include "lib/training/core/network_backend.h"
 #include "lib/training/fused/fused_backend.h"

@@ -10,7 +10,6 @@
 #include "lib/base/testing/processor.h"
 #include "lib/policy/testing.h"
 #include "lib/policy/testing/same_bits.h"
-#include "lib/sample/multi_agent_batch.h"
 #include "lib/training/core/state_blocks.h"
 #include "lib/training/core/trainer_host.h"
 #include "lib/training/fused/fused_backend.h"

@@ -9,6 +9,7 @@
 #include "lib/inference/observation_input.h"
 #include "lib/inference/policy_actor.h"
 #include "lib/policy/parameter_layout.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/training/script/script_network.h"
 
 namespace troupe::training {

@@ -12,6 +12,7 @@
 #include "lib/base/status_macros.h"
 #include "lib/inference/module_actors.h"
 #include "lib/policy/module_reader.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/training/script/script_actor.h"
 #include "lib/training/script/script_network.h"
 #include "lib/training/script/script_probe.h"

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/training/device_options.h"
 
 namespace troupe::training {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/training/torch/torch_status.h"
 #include <torch/csrc/jit/runtime/graph_executor.h>
 

@@ -10,7 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/policy/module_files.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/module_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include <torch/script.h>
 
 namespace troupe::training {

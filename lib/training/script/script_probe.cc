@@ -10,6 +10,7 @@
 #include "lib/base/log.h"
 #include "lib/base/philox.h"
 #include "lib/base/status_macros.h"
+#include "lib/policy/policy_spec.h"
 #include "lib/space/space.h"
 #include "lib/training/torch/torch_status.h"
 #include <torch/csrc/autograd/autograd.h>

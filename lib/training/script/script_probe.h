@@ -1,7 +1,7 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/policy/policy_fwd.h"
 #include "lib/training/script/script_network.h"
 
 namespace troupe::training {

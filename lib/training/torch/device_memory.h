@@ -24,7 +24,7 @@ class DeviceMemory {
   DeviceMemory(const torch::Device& device, TorchPath path) : device_(device), path_(path) {}
 
   const torch::Device& device() const { return device_; }
-  /// Whether it is the host's own memory, borrowed.
+  /// True if it is the host's own memory, borrowed.
   bool borrows() const { return path_ == TorchPath::kHost; }
 
   /// Host memory as a tensor: borrowed, else a copy on the device. To a CUDA device all copies are out of pinned memory

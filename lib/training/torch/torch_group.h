@@ -24,7 +24,7 @@ class TorchStep {
  public:
   /// Those with rows in the batch, ascending.
   absl::Span<const TorchMember* const> members() const { return members_; }
-  /// What TorchGroup::Inputs made, where the networks compute.
+  /// The tensors that TorchGroup::Inputs made, where the networks compute.
   const torch::Tensor& input(size_t i) const { return inputs_[i]; }
   /// TorchGroup::Variant's answer.
   int64_t variant() const { return variant_; }
@@ -92,7 +92,7 @@ class TorchGroup : public GroupTrainer {
   /// Numbers that a step reads beside its rows, made on the host: rates and coefficients by schedule, noise, tables of
   /// joint steps. As many and of the same types each time.
   virtual std::vector<torch::Tensor> Inputs(const GroupUpdate& /*update*/) { return {}; }
-  /// Which of its kinds update number `update` (from 0) is, where Train does different work by turns.
+  /// The kind of update number `update` (from 0), where Train does different work by turns.
   virtual int64_t Variant(int64_t /*update*/) const { return 0; }
   virtual std::vector<TargetRule> Targets() const { return {}; }
 
@@ -100,7 +100,7 @@ class TorchGroup : public GroupTrainer {
   void SetOwn(FlatParameters own);
 
  private:
-  /// What has to be the same for two steps to be the same work, beside the shapes of what they read.
+  /// Steps with equal keys are the same work, if what they read has the same shapes.
   struct StepKey {
     std::vector<policy::PolicySlot> members;
     std::vector<int64_t> lengths;  ///< of packed sequences, by member

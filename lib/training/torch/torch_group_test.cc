@@ -293,7 +293,7 @@ TEST(TorchGroupTest, ImagesOfBytesAreScaledWhereTheyAreRead) {
   ExpectNear(learned(/*bytes=*/true, TorchPath::kDevice), expected, 1e-4f);
 }
 
-// What a device does (on the CPU in its place): copies, captured steps, the optimizer without a look at a number.
+// The work of a device (on the CPU in its place): copies, captured steps, the optimizer without a look at a number.
 TEST(TorchGroupTest, TheDevicesPathIsTheHosts) {
   for (const Case& one : Cases()) {
     for (const OptimizerKind kind : {OptimizerKind::kAdam, OptimizerKind::kRmsprop}) {

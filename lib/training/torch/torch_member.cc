@@ -157,7 +157,7 @@ Tensor TorchMember::Run(std::string_view role, Net net, At at, const Tensor& act
   const c10::AutoGradMode grad(net == Net::kOnline && torch::GradMode::is_enabled());
   const bool is_actor = &network == &spec_.actor || network.encoder == policy::EncoderKind::kShared;
   const int64_t count = at == At::kRows ? rows_.rows : rows_.places;
-  // What remembers is run over all places: a row is of the sequence that is run anyway.
+  // Networks that remember are run over all places: a row is of the sequence that is run anyway.
   const bool remembers = spec_.EncodingNetwork(network).remembers();
   const int64_t read = remembers ? rows_.places : count;
   Tensor inputs = is_actor                        ? rows_.actor.Range(0, read)

@@ -75,7 +75,7 @@ class TorchMember {
 
   /// Reads the files of users' modules. Errors are LoadScript's.
   absl::Status LoadScripts(const Device& device);
-  /// Whether a network is a user's module: a step then may ask the device for numbers.
+  /// True if a network is a user's module: a step then may ask the device for numbers.
   bool has_scripts() const { return !scripts_.empty(); }
   /// Makes the networks of parameters that were loaded.
   void Bind(const TorchParameters& parameters);
@@ -93,10 +93,10 @@ class TorchMember {
   /// The one parameter of a learner number, [1].
   torch::Tensor Number(std::string_view name) const { return numbers_.at(std::string(name)); }
 
-  // Of tensors by place, [places, ...]:
-  /// Of the rows.
+  // Parts of tensors by place, [places, ...]:
+  /// Those of the rows.
   torch::Tensor AtRows(const torch::Tensor& of_places) const { return of_places.narrow(0, 0, rows_.rows); }
-  /// Of the rows' next places.
+  /// Those of the rows' next places.
   torch::Tensor AtNext(const torch::Tensor& of_places) const { return of_places.index_select(0, rows_.next); }
 
   /// Action values [rows, outputs] of the actions that were taken, [rows, discrete leaves].
@@ -107,7 +107,7 @@ class TorchMember {
   /// The greatest action value of each discrete leaf, [n, leaves]; and which it is, as `Taken` wants it.
   torch::Tensor Greatest(const torch::Tensor& values) const;
   torch::Tensor GreatestAt(const torch::Tensor& values) const;
-  /// Of action values [n, outputs] those at `index` [n, leaves].
+  /// From action values [n, outputs] those at `index` [n, leaves].
   static torch::Tensor Taken(const torch::Tensor& values, const torch::Tensor& index) {
     return values.gather(1, index);
   }
@@ -116,7 +116,7 @@ class TorchMember {
   /// The actions that were taken as networks read them, [rows, PolicySpec::action_size].
   torch::Tensor ActionInputs() const;
 
-  /// What the value of a row's next place counts for, [rows]: 0 at the end of an episode, else `gamma` to the power of
+  /// The factor of the value of a row's next place, [rows]: 0 at the end of an episode, else `gamma` to the power of
   /// the env steps between.
   torch::Tensor Discounts(double gamma) const;
   /// The mean over the rows that count of a number for each, [rows].

@@ -34,7 +34,7 @@ struct Minibatches {
   Minibatch actor, critic;
 };
 
-/// What has to be the same for two minibatches' steps to be the same work (CapturedSteps).
+/// Minibatches with equal keys are the same work on other rows (CapturedSteps).
 struct MinibatchKey {
   std::vector<int64_t> places;         ///< which tensors there are, and which are one; lengths of sequences
   StepSettings settings;               ///< without `frozen`

@@ -85,7 +85,7 @@ void StepMomentum(const OptimizerOptions& options, const Rate& learning_rate, co
 template <typename Rate>
 void StepPieces(const OptimizerOptions& options, const Rate& learning_rate, const Tensor& norm, const Tensor& step,
                 const Tensor& ok, const Pieces& pieces) {
-  // What the gradient is divided by: clipped as torch.nn.utils.clip_grad_norm_ does.
+  // The gradient is divided by it: clipped as torch.nn.utils.clip_grad_norm_ does.
   std::optional<Tensor> scale;
   if (options.max_grad_norm > 0) {
     scale = ((norm + 1e-6) / options.max_grad_norm).clamp_min(1.0).to(torch::kFloat32);

@@ -11,10 +11,10 @@
 
 namespace troupe::training {
 
-/// What of an algorithm is written for LibTorch: one of the two, as its StateForm::loss says.
+/// The part of an algorithm that is written for LibTorch: one of the two, as its StateForm::loss says.
 struct TorchParts {
-  const TorchLoss* row_loss = nullptr;  ///< of LossOver::kRows
-  /// Of LossOver::kTensors: makes its TorchGroup. Errors are Algorithm::MakeGroup's.
+  const TorchLoss* row_loss = nullptr;  ///< with LossOver::kRows
+  /// With LossOver::kTensors: makes its TorchGroup. Errors are Algorithm::MakeGroup's.
   absl::StatusOr<std::unique_ptr<GroupTrainer>> (*make_group)(absl::Span<const GroupMember>,
                                                               const TrainingContext&) = nullptr;
 };

@@ -24,7 +24,7 @@
 #include "lib/run/learner/run_start.h"
 #include "lib/run/learner/update_loop.h"
 #include "lib/run/rollout_setup.h"
-#include "lib/storage/testing.h"
+#include "lib/storage/testing/scratch_directory.h"
 #include <gtest/gtest.h>
 
 namespace troupe::run {
