@@ -69,6 +69,8 @@ class Trainer {
   /// version of every policy.
   virtual absl::StatusOr<std::vector<PolicyUpdateReport>> Update(const TrainBatch& batch,
                                                                  const UpdateContext& context) = 0;
+  /// Where the run stands, before its first update and first Snapshot: schedules go on from there. Not called: at 0.
+  virtual void SetTime(int64_t /*env_steps*/, int64_t /*updates*/) {}
   /// The actor part as workers use it, with the policy's version. Only policies whose report has trained rows may have
   /// changed since the update before.
   virtual absl::StatusOr<policy::WeightSnapshotPtr> Snapshot(policy::PolicySlot policy) = 0;

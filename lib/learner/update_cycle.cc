@@ -68,6 +68,7 @@ absl::Status UpdateCycle::Restore(const LearnerState& state) {
   clocks_.clear();
   for (const FeedSpec& feed : run_.feeds) clocks_.emplace_back(state.updates_of(feed.name), state.published_version());
   run_.trained = RunCounts{state.env_steps, state.agent_steps, state.iteration};
+  deps_.trainer->SetTime(state.env_steps, state.iteration);
   run_.episodes = state.episodes;
   run_.times.earlier_wall_clock_s = state.wall_clock_s;
   run_.last.env_steps = state.env_steps;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/policy/policy_spec.h"
 #include "lib/training/make_trainer.h"
 #include "tests/integration/turn_based_run.h"
 #include <gtest/gtest.h>

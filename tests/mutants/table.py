@@ -469,7 +469,7 @@ MUTANTS = [
     mutant("popart_scales_no_weights", "lib/training/core/popart.cc", "weight = static_cast<float>(weight * scale);", "weight = static_cast<float>(MUTANT ? weight : weight * scale);",
            (CORE, "*PopArt*")),
     mutant("popart_preserves_nothing", UPDATER, "if (options.use_popart) {", "if (options.use_popart && !MUTANT) {", (CORE, "MappoTricksTest.PopArt*")),
-    mutant("popart_old_values_stay_in_old_units", UPDATER, "prepared.old_values = normalized(values);", "prepared.old_values = MUTANT ? spoken.rows : normalized(values);",
+    mutant("popart_old_values_stay_in_old_units", UPDATER, "prepared.targets.old_values = normalized(values);", "prepared.targets.old_values = MUTANT ? spoken.rows : normalized(values);",
            (PARITY, "*OptimizerUpdateParityTest*")),
     mutant("a_frozen_critics_moments_move", UPDATER, "options.normalizes_values() && !plan_.values_are_frozen", "options.normalizes_values() && (MUTANT || !plan_.values_are_frozen)",
            (CORE, "MappoTricksTest.AFrozenCritic*")),

@@ -31,8 +31,10 @@ class VdnGroup final : public training::GroupTrainer {
 
   int64_t MinibatchRows(int64_t rows) const override { return rows; }
   std::vector<policy::StateBlock> Export() const override { return targets_; }
-  std::map<std::string, double, std::less<>> Exploration(policy::PolicySlot /*member*/) const override {
-    return {{policy::WeightSnapshot::kEpsilon, epsilon_}};
+  std::map<std::string, double, std::less<>> Exploration(policy::PolicySlot /*member*/,
+                                                         const training::ScheduleTime& now) const override {
+    const double left = 1 - static_cast<double>(now.updates) / kExplores;
+    return {{policy::WeightSnapshot::kEpsilon, std::max(kLastEpsilon, left)}};
   }
   absl::Status Import(const std::vector<policy::StateBlock>& blocks) override {
     std::vector<policy::BlockSpec> known;
@@ -43,8 +45,6 @@ class VdnGroup final : public training::GroupTrainer {
   }
 
   absl::StatusOr<std::vector<learner::PolicyUpdateReport>> Update(const training::GroupUpdate& update) override {
-    const double left = 1 - static_cast<double>(update.context.iteration + 1) / kExplores;
-    epsilon_ = std::max(kLastEpsilon, left);
     std::vector<Player> players;
     for (size_t p = 0; p < update.batches.size(); ++p) {
       TROUPE_ASSIGN_OR_RETURN(Player player, Evaluate(update, p));
@@ -134,7 +134,6 @@ class VdnGroup final : public training::GroupTrainer {
   }
 
   std::vector<policy::StateBlock> targets_;  ///< by member
-  double epsilon_ = 1;
 };
 
 class Vdn final : public training::Algorithm {

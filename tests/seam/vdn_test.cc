@@ -248,6 +248,8 @@ TEST_F(VdnTest, TargetsAreSavedWithTheGroup) {
   ASSERT_EQ(saved.groups.size(), 1u);
   Team resumed(2, 32, &saved);
   EXPECT_EQ(*resumed.host->ExportGroups(), saved.groups);
+  EXPECT_LT(team.Weights()[0]->exploration.at("epsilon"), 1);
+  EXPECT_EQ(resumed.Weights()[0]->exploration, team.Weights()[0]->exploration) << "before its first update";
   const std::vector<float> expected = team.TrainOn(team.last);
   EXPECT_EQ(resumed.TrainOn(team.last), expected);
   const policy::GroupState group = std::exchange(saved.groups, {})[0];

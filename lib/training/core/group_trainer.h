@@ -13,6 +13,7 @@
 #include "lib/policy/policy_spec.h"
 #include "lib/policy/state_block.h"
 #include "lib/training/core/policy_store.h"
+#include "lib/training/core/schedule.h"
 #include "lib/training/core/training_memory.h"
 
 namespace troupe::training {
@@ -56,8 +57,12 @@ class GroupTrainer {
   /// fit its policy; else what a back end says. After an error the host restores members and group as they were.
   virtual absl::StatusOr<std::vector<learner::PolicyUpdateReport>> Update(const GroupUpdate& update) = 0;
 
-  /// WeightSnapshot::exploration of the member's weights, as of the last Update.
-  virtual std::map<std::string, double, std::less<>> Exploration(policy::PolicySlot /*member*/) const { return {}; }
+  /// WeightSnapshot::exploration of the member's weights, which workers have from `now` on: after an update, or where a
+  /// run begins or goes on.
+  virtual std::map<std::string, double, std::less<>> Exploration(policy::PolicySlot /*member*/,
+                                                                 const ScheduleTime& /*now*/) const {
+    return {};
+  }
 
   /// The update that Update was a part of has succeeded as a whole: what it made for the next one holds.
   virtual void Commit() {}

@@ -94,9 +94,10 @@ void TrainerHost::TrainPart(const learner::TrainBatch& batch, const UpdateContex
   absl::StatusOr<std::vector<PolicyUpdateReport>> trained = group.trainer->Update(update);
   part->status = trained.status();
   if (!trained.ok()) return;
+  part->group->now = {context.env_steps + batch.env_steps, context.iteration + 1};
   for (size_t i = 0; i < part->entries.size(); ++i) {
     PolicyUpdateReport& report = (*reports)[part->entries[i]] = std::move((*trained)[i]);
-    for (const auto& [name, value] : group.trainer->Exploration(report.policy)) {
+    for (const auto& [name, value] : group.trainer->Exploration(report.policy, group.now)) {
       report.metrics.emplace_back(learner::kExplorationTag + name, value);
     }
   }
@@ -201,10 +202,15 @@ absl::StatusOr<std::vector<PolicyUpdateReport>> TrainerHost::Update(const learne
   return reports;
 }
 
+void TrainerHost::SetTime(int64_t env_steps, int64_t updates) {
+  for (auto& [_, group] : groups_) group.now = {env_steps, updates};
+}
+
 absl::StatusOr<policy::WeightSnapshotPtr> TrainerHost::Snapshot(policy::PolicySlot slot) {
   TROUPE_ASSIGN_OR_RETURN(policy::WeightSnapshotPtr snapshot, policies_->Snapshot(slot));
   const Group* const group = GroupOf(slot);
-  auto exploration = group == nullptr ? decltype(snapshot->exploration)() : group->trainer->Exploration(slot);
+  auto exploration =
+      group == nullptr ? decltype(snapshot->exploration)() : group->trainer->Exploration(slot, group->now);
   if (exploration.empty()) return snapshot;
   auto exploring = std::make_shared<policy::WeightSnapshot>(*snapshot);
   exploring->exploration = std::move(exploration);

@@ -65,6 +65,7 @@ class TrainerHost final : public learner::Trainer {
   /// trains one that is not trained.
   absl::StatusOr<std::vector<learner::PolicyUpdateReport>> Update(const learner::TrainBatch& batch,
                                                                   const learner::UpdateContext& context) override;
+  void SetTime(int64_t env_steps, int64_t updates) override;
   /// NOT_FOUND for an unknown slot, here and below.
   absl::StatusOr<policy::WeightSnapshotPtr> Snapshot(policy::PolicySlot policy) override;
   absl::StatusOr<policy::PolicyState> ExportState(policy::PolicySlot policy) override;
@@ -93,6 +94,7 @@ class TrainerHost final : public learner::Trainer {
     policy::LearnGroup told;
     std::optional<learner::FeedSpec> feed;  ///< without groups
     std::unique_ptr<GroupTrainer> trainer;
+    ScheduleTime now = {};  ///< after its last update
   };
   /// By the first member's slot.
   using GroupMap = std::map<int32_t, Group>;

@@ -127,7 +127,10 @@ absl::Status TrainerHost::AddPolicy(PolicySlot slot, const policy::PolicySpec& s
   algorithms_.resize(policies_->size());
   group_of_.resize(policies_->size(), -1);
   algorithms_[static_cast<size_t>(slot.value())] = algorithm;
-  for (Group& group : groups) Keep(std::move(group));
+  for (Group& group : groups) {
+    group.now = GroupOf(like)->now;
+    Keep(std::move(group));
+  }
   return absl::OkStatus();
 }
 
@@ -147,6 +150,7 @@ absl::Status TrainerHost::SetAlgorithm(PolicySlot slot, const policy::AlgorithmS
   const GroupMember member{slot, &spec, &algorithm};
   TROUPE_ASSIGN_OR_RETURN(std::vector<Group> groups, MakeGroups(*found, absl::MakeConstSpan(&member, 1)));
   groups.front().trainer->Follow(*before->trainer);
+  groups.front().now = before->now;
   algorithms_[static_cast<size_t>(slot.value())] = algorithm;
   Keep(std::move(groups.front()));
   return absl::OkStatus();

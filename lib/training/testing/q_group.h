@@ -39,21 +39,23 @@ class QGroup final : public TorchGroup {
   }
 
  protected:
-  std::vector<torch::Tensor> Inputs(const GroupUpdate& /*update*/) override {
-    return {torch::scalar_tensor(settings_.learning_rate, torch::kFloat64), torch::scalar_tensor(settings_.scale)};
+  absl::StatusOr<std::vector<torch::Tensor>> Inputs(const GroupUpdate& /*update*/) override {
+    return std::vector<torch::Tensor>{torch::scalar_tensor(settings_.learning_rate, torch::kFloat64),
+                                      torch::scalar_tensor(settings_.scale), torch::scalar_tensor(settings_.gamma)};
   }
+  OptimizerOptions Optimizer() const override { return settings_.optimizer; }
   std::vector<TargetRule> Targets() const override { return settings_.targets; }
   void Train(TorchStep* step) override {
     torch::Tensor loss;
     for (const TorchMember* const m : step->members()) {
       const torch::Tensor next = m->AtNext(m->Greatest(m->Allowed(m->Run("actor", Net::kTarget, At::kPlaces))));
-      const torch::Tensor target = m->rows().rewards.unsqueeze(1) + m->Discounts(settings_.gamma).unsqueeze(1) * next;
+      const torch::Tensor target = m->rows().rewards.unsqueeze(1) + m->Discounts(step->input(2)).unsqueeze(1) * next;
       torch::Tensor error = m->Chosen(m->Run("actor")) - target;
       if (settings_.own) error = error + step->Own("mixer.bias");
       const torch::Tensor mean = m->Mean((0.5 * error.square()).sum(1)) * step->input(1);
       loss = loss.defined() ? loss + mean : mean;
     }
-    const torch::Tensor norm = step->Minimize(loss, {"actor", "mixer"}, settings_.optimizer, step->input(0));
+    const torch::Tensor norm = step->Minimize(loss, {"actor", "mixer"}, step->input(0));
     step->Report("Loss/Value loss", loss);
     step->Report("Policy/Gradient norm", norm);
   }

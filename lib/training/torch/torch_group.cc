@@ -35,8 +35,7 @@ size_t TrainedSections(const policy::ParameterLayout& layout) {
 
 }  // namespace
 
-Tensor TorchStep::Minimize(const Tensor& loss, const std::vector<std::string>& sections,
-                           const OptimizerOptions& options, const Tensor& learning_rate) {
+Tensor TorchStep::Minimize(const Tensor& loss, const std::vector<std::string>& sections, const Tensor& learning_rate) {
   std::vector<std::pair<TorchParameters*, size_t>> blocks;
   std::vector<Tensor> leaves;
   for (TorchParameters* const parameters : parameters_) {
@@ -56,7 +55,7 @@ Tensor TorchStep::Minimize(const Tensor& loss, const std::vector<std::string>& s
   for (const auto& [parameters, block] : blocks) squares.push_back(parameters->SquaredNorm(block));
   const Tensor norm = (squares.size() == 1 ? squares[0] : torch::stack(squares).sum()).sqrt();
   const Tensor ok = torch::isfinite(loss.detach() + norm);
-  for (const auto& [parameters, block] : blocks) parameters->Step(block, options, learning_rate, norm, ok);
+  for (const auto& [parameters, block] : blocks) parameters->Step(block, optimizer_, learning_rate, norm, ok);
   const Tensor taken = ok.to(torch::kFloat64);
   numbers_.narrow(0, kTaken, 2).add_(torch::stack({taken, 1 - taken}));
   return norm;
@@ -164,7 +163,7 @@ void TorchGroup::LoadParameters(const GroupUpdate& update) {
   if (changed) steps_.Release();
 }
 
-void TorchGroup::RunStep(const GroupUpdate& update) {
+absl::Status TorchGroup::RunStep(const GroupUpdate& update) {
   TorchStep step;
   StepKey key;
   std::vector<Tensor> inputs;
@@ -180,7 +179,9 @@ void TorchGroup::RunStep(const GroupUpdate& update) {
   }
   step.own_ = own_on_device_.get();
   if (own_ != nullptr) step.parameters_.push_back(step.own_);
-  for (const Tensor& input : Inputs(update)) inputs.push_back(memory_.Load(input));
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<Tensor> of_algorithm, Inputs(update));
+  for (const Tensor& input : of_algorithm) inputs.push_back(memory_.Load(input));
+  key.optimizer = step.optimizer_ = Optimizer();
   variant_ = key.variant = step.variant_ = Variant(update.members.front().resident.parameters.adam_steps);
   step.numbers_ = numbers_;
   const auto work = [&](const std::vector<Tensor>& given) {
@@ -193,8 +194,12 @@ void TorchGroup::RunStep(const GroupUpdate& update) {
     step.tags_->clear();
     Train(&step);
   };
-  if (memory_.borrows() || has_scripts_) return work(inputs);
-  steps_.Run(inputs, std::move(key), work);
+  if (memory_.borrows() || has_scripts_) {
+    work(inputs);
+  } else {
+    steps_.Run(inputs, std::move(key), work);
+  }
+  return absl::OkStatus();
 }
 
 void TorchGroup::MoveTargets(int64_t updates) {
@@ -249,7 +254,7 @@ absl::StatusOr<std::vector<PolicyUpdateReport>> TorchGroup::Update(const GroupUp
     TROUPE_RETURN_IF_ERROR(LoadBatch(update));
     LoadParameters(update);
     if (!at_work_.empty()) {
-      RunStep(update);
+      TROUPE_RETURN_IF_ERROR(RunStep(update));
       for (const MemberAtWork& member : update.members) ++member.resident.parameters.adam_steps;
       MoveTargets(update.members.front().resident.parameters.adam_steps);
     }

@@ -33,10 +33,11 @@ class TorchStep {
 
   /// Differentiates `loss`, a scalar, by the named sections of parameters alone: roles and learner numbers of every
   /// member that has them, sections of TorchGroup::own. Clips their gradient by its norm over all of them, and takes a
-  /// step of each one's optimizer. Where loss or norm is not finite nothing changes and the step counts as skipped.
-  /// `learning_rate` is a scalar float64. Returns the norm before clipping, a scalar. At least one section is there.
+  /// step of each one's optimizer (TorchGroup::Optimizer). Where loss or norm is not finite nothing changes and the
+  /// step counts as skipped. `learning_rate` is a scalar float64. Returns the norm before clipping, a scalar. At least
+  /// one section is there.
   torch::Tensor Minimize(const torch::Tensor& loss, const std::vector<std::string>& sections,
-                         const OptimizerOptions& options, const torch::Tensor& learning_rate);
+                         const torch::Tensor& learning_rate);
   /// A number of the step's report, a scalar, by its tag (docs/metrics.md); at most kMostReports.
   void Report(std::string_view tag, const torch::Tensor& value);
 
@@ -50,6 +51,7 @@ class TorchStep {
   TorchParameters* own_ = nullptr;
   std::vector<torch::Tensor> inputs_;
   int64_t variant_ = 0;
+  OptimizerOptions optimizer_;
   torch::Tensor numbers_;  ///< [2 + kMostReports] float64: steps that were taken, that were skipped, reports
   std::vector<std::string>* tags_ = nullptr;
 };
@@ -68,7 +70,7 @@ struct TargetRule {
 /// policies and the group. Confined to the update thread.
 ///
 /// A step on a CUDA device is captured and done again: Train must not look at a tensor's numbers, and numbers that
-/// change from step to step must be inputs, or follow from the variant.
+/// change from step to step must be inputs (a C++ number would be that of the first step), or follow from the variant.
 class TorchGroup : public GroupTrainer {
  public:
   /// `group` with what it needs before the first update. Errors of users' modules are LoadScript's.
@@ -90,8 +92,13 @@ class TorchGroup : public GroupTrainer {
   /// One step from one batch: losses, and TorchStep::Minimize of each.
   virtual void Train(TorchStep* step) = 0;
   /// Numbers that a step reads beside its rows, made on the host: rates and coefficients by schedule, noise, tables of
-  /// joint steps. As many and of the same types each time.
-  virtual std::vector<torch::Tensor> Inputs(const GroupUpdate& /*update*/) { return {}; }
+  /// joint steps. As many and of the same types each time. Called before Optimizer, Variant and Targets. Options by
+  /// schedule are parsed here, at ScheduleTime{context.env_steps, context.iteration}.
+  virtual absl::StatusOr<std::vector<torch::Tensor>> Inputs(const GroupUpdate& /*update*/) {
+    return std::vector<torch::Tensor>();
+  }
+  /// How the step's gradients change parameters; clip_grad_norm_by has no effect.
+  virtual OptimizerOptions Optimizer() const { return {}; }
   /// The kind of update number `update` (from 0), where Train does different work by turns.
   virtual int64_t Variant(int64_t /*update*/) const { return 0; }
   virtual std::vector<TargetRule> Targets() const { return {}; }
@@ -105,6 +112,7 @@ class TorchGroup : public GroupTrainer {
     std::vector<policy::PolicySlot> members;
     std::vector<int64_t> lengths;  ///< of packed sequences, by member
     int64_t variant = 0;
+    OptimizerOptions optimizer;
 
     bool operator==(const StepKey& other) const = default;
   };
@@ -117,7 +125,7 @@ class TorchGroup : public GroupTrainer {
   Member& MemberOf(policy::PolicySlot slot);
   absl::Status LoadBatch(const GroupUpdate& update);
   void LoadParameters(const GroupUpdate& update);
-  void RunStep(const GroupUpdate& update);
+  absl::Status RunStep(const GroupUpdate& update);
   void MoveTargets(int64_t updates);
   std::vector<learner::PolicyUpdateReport> Finish(const GroupUpdate& update);
 

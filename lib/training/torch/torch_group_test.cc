@@ -38,9 +38,10 @@ class CriticsGroup final : public TorchGroup {
       : TorchGroup(members, context, settings.path), settings_(settings) {}
 
  protected:
-  std::vector<Tensor> Inputs(const GroupUpdate& /*update*/) override {
-    return {torch::scalar_tensor(settings_.learning_rate, torch::kFloat64)};
+  absl::StatusOr<std::vector<Tensor>> Inputs(const GroupUpdate& /*update*/) override {
+    return std::vector<Tensor>{torch::scalar_tensor(settings_.learning_rate, torch::kFloat64)};
   }
+  OptimizerOptions Optimizer() const override { return settings_.optimizer; }
   int64_t Variant(int64_t update) const override { return update % 2; }
   std::vector<TargetRule> Targets() const override { return {{"q1", 0.25, 1}, {"q2", 0.25, 1}}; }
   void Train(TorchStep* step) override {
@@ -57,12 +58,12 @@ class CriticsGroup final : public TorchGroup {
       const Tensor mean = m.Mean((m.Run(role, Net::kOnline, At::kRows, m.ActionInputs()).squeeze(1) - target).square());
       loss = loss.defined() ? loss + mean : mean;
     }
-    step->Minimize(loss, {"q1", "q2"}, settings_.optimizer, step->input(0));
+    step->Minimize(loss, {"q1", "q2"}, step->input(0));
     if (step->variant() == 0) {
       const Tensor value = m.Run("q1", Net::kOnline, At::kRows, m.AtRows(actions)).squeeze(1);
-      step->Minimize(-m.Mean(value), {"actor"}, settings_.optimizer, step->input(0));
+      step->Minimize(-m.Mean(value), {"actor"}, step->input(0));
     }
-    step->Minimize((m.Number("temperature") - 3).square().sum(), {"temperature"}, settings_.optimizer, step->input(0));
+    step->Minimize((m.Number("temperature") - 3).square().sum(), {"temperature"}, step->input(0));
   }
 
  private:
@@ -441,6 +442,7 @@ TEST(TorchGroupTest, DiscountsCountTheEnvStepsOfWaits) {
    protected:
     void Train(TorchStep* step) override {
       const Tensor discounts = step->members()[0]->Discounts(0.5).contiguous();
+      EXPECT_TRUE(torch::equal(step->members()[0]->Discounts(torch::scalar_tensor(0.5)), discounts));
       seen().assign(discounts.data_ptr<float>(), discounts.data_ptr<float>() + discounts.numel());
     }
   };

@@ -204,13 +204,18 @@ Tensor TorchMember::Chosen(const Tensor& values) const {
   return Taken(values, torch::stack(index, 1));
 }
 
+Tensor TorchMember::IsAllowed(const Tensor& values) const {
+  if (!rows_.mask.defined()) return torch::ones_like(values);
+  std::vector<Tensor> allowed;
+  for (const Tensor& leaf : (rows_.mask != 0).split_with_sizes(leaves_, 1)) {
+    allowed.push_back(leaf.logical_or(leaf.any(1, /*keepdim=*/true).logical_not()));
+  }
+  return torch::cat(allowed, 1).to(torch::kFloat32);
+}
+
 Tensor TorchMember::Allowed(const Tensor& values) const {
   if (!rows_.mask.defined()) return values;
-  std::vector<Tensor> forbidden;
-  for (const Tensor& leaf : (rows_.mask == 0).split_with_sizes(leaves_, 1)) {
-    forbidden.push_back(leaf.logical_and(leaf.all(1, /*keepdim=*/true).logical_not()));
-  }
-  return values.masked_fill(torch::cat(forbidden, 1), std::numeric_limits<float>::lowest());
+  return values.masked_fill(IsAllowed(values) == 0, std::numeric_limits<float>::lowest());
 }
 
 Tensor TorchMember::Greatest(const Tensor& values) const {
@@ -245,6 +250,10 @@ Tensor TorchMember::ActionInputs() const {
 Tensor TorchMember::Discounts(double gamma) const {
   if (!rows_.waits.defined()) return rows_.continues * gamma;
   return rows_.continues * torch::pow(gamma, rows_.waits);
+}
+
+Tensor TorchMember::Discounts(const Tensor& gamma) const {
+  return rows_.continues * (rows_.waits.defined() ? torch::pow(gamma, rows_.waits) : gamma);
 }
 
 Tensor TorchMember::Mean(const Tensor& of_rows) const {

@@ -104,6 +104,8 @@ class TorchMember {
   /// Action values [places, outputs], of forbidden actions the lowest number that there is; where a mask forbids all of
   /// a leaf, as at the end of an episode that nobody acts in any more, as they are.
   torch::Tensor Allowed(const torch::Tensor& values) const;
+  /// 1 for each allowed action, as Allowed has it, else 0: [places, outputs].
+  torch::Tensor IsAllowed(const torch::Tensor& values) const;
   /// The greatest action value of each discrete leaf, [n, leaves]; and which it is, as `Taken` wants it.
   torch::Tensor Greatest(const torch::Tensor& values) const;
   torch::Tensor GreatestAt(const torch::Tensor& values) const;
@@ -119,6 +121,8 @@ class TorchMember {
   /// The factor of the value of a row's next place, [rows]: 0 at the end of an episode, else `gamma` to the power of
   /// the env steps between.
   torch::Tensor Discounts(double gamma) const;
+  /// The same of a gamma that moves, a scalar.
+  torch::Tensor Discounts(const torch::Tensor& gamma) const;
   /// The mean over the rows that count of a number for each, [rows].
   torch::Tensor Mean(const torch::Tensor& of_rows) const;
 
