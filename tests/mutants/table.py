@@ -60,7 +60,7 @@ MUTANTS = [
            "const int64_t block = parameters->FindBlock(MUTANT ? \"actor\" : section);", GROUP),
     mutant("gradients_add_up_from_step_to_step", GROUP_SOURCE, "parameters->ZeroGradients(blocks.back().second);",
            "if (!MUTANT) parameters->ZeroGradients(blocks.back().second);", GROUP),
-    mutant("a_captured_step_is_any_variants", GROUP_SOURCE, "variant_ = key.variant = step.variant_ =", "variant_ = (MUTANT ? variant_ : key.variant) = step.variant_ =", GROUP),
+    mutant("a_captured_step_is_any_variants", GROUP_SOURCE, "  step.numbers_ = numbers_;\n", "  step.numbers_ = numbers_;\n  if (MUTANT) key.variant = 0;\n", GROUP),
     mutant("own_steps_begin_anew", GROUP_SOURCE, "own_steps_ = policy::BlockValues<int64_t>(blocks, kBlockSteps);",
            "if (!MUTANT) own_steps_ = policy::BlockValues<int64_t>(blocks, kBlockSteps);", GROUP),
     mutant("what_follows_an_episodes_end_counts", GROUP_MEMBER, "segment.final_row >= 0 ? 1.0f : 0.0f;", "segment.final_row >= 0 || MUTANT ? 1.0f : 0.0f;", GROUP),

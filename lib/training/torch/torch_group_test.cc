@@ -457,6 +457,47 @@ TEST(TorchGroupTest, DiscountsCountTheEnvStepsOfWaits) {
   EXPECT_EQ(Look::seen(), (std::vector<float>{0.25f, 0, 0.5f, 0.125f, 0.25f}));
 }
 
+TEST(TorchGroupTest, ATargetFollowsAtItsInterval) {
+  const auto trained = Make<QGroup>({QSpec()}, {});  // every second update
+  const std::vector<float> first = trained->Section("actor.target");
+  for (uint64_t update = 1; update <= 4; ++update) {
+    RandomBatch batch(QSpec(), {4, 5}, update);
+    trained->Update(batch.batch);
+    EXPECT_EQ(trained->Section("actor.target") == trained->Section("actor"), update % 2 == 0) << update;
+    EXPECT_EQ(trained->Section("actor.target") == first, update == 1) << update;
+  }
+}
+
+TEST(TorchGroupTest, ForbiddenActionsAreTheLeast) {
+  class Look final : public TorchGroup {
+   public:
+    Look(absl::Span<const GroupMember> members, const TrainingContext& context, const QSettings& settings)
+        : TorchGroup(members, context, settings.path) {}
+
+   protected:
+    void Train(TorchStep* step) override {
+      const TorchMember& m = *step->members()[0];
+      const Tensor values = torch::tensor({{1, 2, 3, 4, 5}, {1, 2, 3, 4, 5}, {1, 2, 3, 4, 5}}).to(torch::kFloat32);
+      // Row 0: category 2 of the first leaf and 1 of the second are forbidden; row 1: all of the second leaf; the final
+      // row: category 0 of the first.
+      EXPECT_TRUE(torch::equal(m.IsAllowed(values),
+                               torch::tensor({{1, 1, 0, 1, 0}, {1, 1, 1, 1, 1}, {0, 1, 1, 1, 1}}).to(torch::kFloat32)));
+      EXPECT_TRUE(
+          torch::equal(m.Greatest(m.Allowed(values)), torch::tensor({{2, 4}, {3, 5}, {3, 5}}).to(torch::kFloat32)));
+      EXPECT_TRUE(torch::equal(m.GreatestAt(m.Allowed(values)), torch::tensor({{1, 3}, {2, 4}, {2, 4}})));
+    }
+  };
+  policy::PolicySpec spec = policy::SmallSpecForTesting();
+  spec.action_space = *space::Space::MultiDiscrete({3, 2});
+  spec.has_action_mask = true;
+  const auto trained = Make<Look>({QSpecOf(spec)}, {});
+  RandomBatch batch(QSpecOf(spec), {1, 1}, 1);  // the second one has a final row
+  const std::vector<uint8_t> mask = {1, 1, 0, 1, 0, 1, 1, 1, 0, 0}, final_mask = {0, 1, 1, 1, 1};
+  batch.rows().action_mask = mask;
+  batch.rows().final_action_mask = final_mask;
+  trained->Update(batch.batch);
+}
+
 TEST(TorchGroupTest, MembersAndTheGroupsOwnAreSaved) {
   std::vector<policy::PolicySpec> specs = {QSpec(), QSpec()};
   specs[1].id = policy::PolicyId("q");
