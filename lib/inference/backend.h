@@ -7,7 +7,7 @@
 
 namespace troupe::inference {
 
-/// Which kernels compute. Values are not stored anywhere.
+/// The kernels that compute. Values are not stored anywhere.
 enum class Backend : uint8_t {
   kAuto = 0,    ///< the fastest this processor has
   kEigen = 1,   ///< Eigen and plain C++

@@ -14,7 +14,7 @@ enum class ActionBoundMethod : uint8_t {
   kTanh = 3,  ///< tanh, which needs action_scaling
 };
 
-/// What continuous actions are drawn from. The recorded action is the one before the bound method. Its log-probability
+/// The distribution of continuous actions. The recorded action is the one before the bound method. Its log-probability
 /// is of that number, but of kSquashedGaussian, where it is of its tanh, what the environment gets before
 /// action_scaling.
 enum class ContinuousDistribution : uint8_t {

@@ -28,8 +28,8 @@ enum class Activation : uint8_t {
 std::string_view ActivationName(Activation activation);
 absl::StatusOr<Activation> ParseActivation(std::string_view name);
 
-/// What a network reads; its inputs lie side by side in the order of NetworkSpec::inputs. The first three values are in
-/// the spec's hash: never renumber.
+/// An input of a network; its inputs lie side by side in the order of NetworkSpec::inputs. The first three values are
+/// in the spec's hash: never renumber.
 enum class NetworkInput : uint8_t {
   kObservation = 1,       ///< the agent's own
   kJointObservation = 2,  ///< all agents' observations in the order of possible_agents, absent ones zero, with a
@@ -44,7 +44,7 @@ std::string_view NetworkInputName(NetworkInput input);
 /// INVALID_ARGUMENT, with the name, for one that this version does not know.
 absl::StatusOr<NetworkInput> ParseNetworkInput(std::string_view name);
 
-/// What a network makes of its inputs.
+/// The first part of a network, which reads its inputs.
 enum class EncoderKind : uint8_t {
   kMlp = 1,          ///< "mlp": fully connected layers
   kCnn = 2,          ///< "cnn": convolutions over the observation, an image; then fully connected layers
@@ -53,13 +53,13 @@ enum class EncoderKind : uint8_t {
   kTorchScript = 5,  ///< "torchscript": a user's module, which is the whole network
   kShared = 6,       ///< "shared": the actor's, with its core where it has one; of a critic
 };
-/// What a network's first weights are drawn from; biases begin at zero but with kTorch.
+/// The source of a network's first weights; biases begin at zero but with kTorch.
 enum class Initializer : uint8_t {
   kOrthogonal = 1,  ///< "orthogonal" (Saxe et al. 2014)
   kXavier = 2,      ///< "xavier": uniform (Glorot & Bengio 2010), torch.nn.init.xavier_uniform_
   kTorch = 3,       ///< "torch": what torch.nn.Linear, Conv2d, GRU and LSTM begin with; gains have no effect
 };
-/// What it remembers from decision to decision.
+/// The part that remembers from decision to decision.
 enum class CoreKind : uint8_t {
   kNone = 1,  ///< "none"
   kGru = 2,   ///< "gru": gated recurrent units (Cho et al. 2014), as torch.nn.GRU
@@ -81,7 +81,7 @@ inline constexpr std::array<std::pair<Initializer, const char*>, 3> kInitializer
 inline constexpr size_t kMaxHiddenLayers = 8;    ///< of encoder and head each
 inline constexpr int64_t kMaxLayerSize = 16384;  ///< units
 
-/// Of an observation, which is an image where its Box has rows and columns.
+/// An observation is an image where its Box has rows and columns.
 using ImageShape = space::ImageExtent;
 
 /// A convolution of a CNN, as torch.nn.Conv2d with square kernels and without padding. Plain value.
@@ -90,7 +90,7 @@ struct ConvLayer {
   int64_t kernel = 0;    ///< rows and columns of an image that it reads at a time
   int64_t stride = 1;
 
-  /// Of the image that it makes; height or width below 1: the kernel is larger than `input`.
+  /// The shape of the image that it makes; height or width below 1: the kernel is larger than `input`.
   ImageShape OutputOf(const ImageShape& input) const {
     const auto extent = [this](int64_t of) { return of < kernel ? 0 : (of - kernel) / stride + 1; };
     return {extent(input.height), extent(input.width), channels};
@@ -98,7 +98,7 @@ struct ConvLayer {
   bool operator==(const ConvLayer& other) const = default;
 };
 
-/// What a network makes of one leaf of its observation: convolutions where the leaf is an image, then fully connected
+/// A network's encoder of one leaf of its observation: convolutions where the leaf is an image, then fully connected
 /// layers, each with an activation behind it. Plain value.
 struct LeafEncoder {
   int64_t leaf = 0;                         ///< its place among space::ObservationLeaves
@@ -142,17 +142,17 @@ struct NetworkSpec {
   std::string role = {};  ///< "actor", "critic"; unique within a policy, and what its parameters' names begin with
   std::vector<NetworkInput> inputs = {NetworkInput::kObservation};
   EncoderKind encoder = EncoderKind::kMlp;
-  /// Of a CNN, 1 to 8, over the observation, or of a critic of the joint observation over that of each agent; each with
+  /// A CNN has 1 to 8, over the observation, or of a critic of the joint observation over that of each agent; each with
   /// an activation. What the last one makes, rows of the image after another, channels innermost, lies side by side
   /// with the other inputs for what comes next; of an agent that is not there it is zeros.
   std::vector<ConvLayer> conv_layers = {};
-  /// Of kLeaves, 1 to 64 in the order of their leaves. What each makes lies in its leaf's place, leaves without one
+  /// kLeaves has 1 to 64, in the order of their leaves. What each makes lies in its leaf's place, leaves without one
   /// as they are; joined, they stand for the observation in what comes next.
   std::vector<LeafEncoder> leaf_encoders = {};
-  /// Of kAttention, over the joint observation; what it makes lies before the other inputs for what comes next.
+  /// kAttention has one, over the joint observation; what it makes lies before the other inputs for what comes next.
   AttentionSpec attention = {};
-  /// Of what reads the inputs side by side; empty only behind an encoder that is no mlp, or before a core. Of kShared
-  /// empty: they are the encoder's.
+  /// The layers that read the inputs side by side; empty only behind an encoder that is no mlp, or before a core. Of
+  /// kShared empty: they are the encoder's.
   std::vector<int64_t> hidden_sizes = {64, 64};
   CoreSpec core = {};
   std::vector<int64_t> head_hidden_sizes = {};  ///< behind a core or kShared; empty without
@@ -172,13 +172,13 @@ struct NetworkSpec {
   ModuleSpec module = {};  ///< of a kTorchScript, which has no layers and no core beside it
 
   bool Reads(NetworkInput input) const;
-  /// Whether it reads actions, which lie behind all other inputs.
+  /// True if it reads actions, which lie behind all other inputs.
   bool reads_actions() const { return Reads(NetworkInput::kAction) || Reads(NetworkInput::kJointAction); }
-  /// Whether it remembers from decision to decision: it has a core, or is a module with a state.
+  /// True if it remembers from decision to decision: it has a core, or is a module with a state.
   bool remembers() const { return core.remembers() || module.state_size > 0; }
   /// Elements of what it remembers of an agent; 0: nothing.
   int64_t state_size() const { return core.state_size() + module.state_size; }
-  /// What the last convolution makes of `image`.
+  /// The shape of the image that the last convolution makes of `image`.
   ImageShape Convolved(ImageShape image) const {
     for (const ConvLayer& layer : conv_layers) image = layer.OutputOf(image);
     return image;
@@ -191,11 +191,12 @@ struct NetworkSpec {
 std::string KindName(const NetworkSpec& network);
 /// Channels, kernel and stride of each convolution: "[[32, 8, 4], [64, 4, 2]]"; "[]" of what is no CNN.
 std::string ConvText(const NetworkSpec& network);
-/// Of each encoder of a leaf its place, convolutions and layers: "{0: [] [32], 2: [[16, 8, 4]] []}"; "{}": none.
+/// For each encoder of a leaf its place, convolutions and layers: "{0: [] [32], 2: [[16, 8, 4]] []}"; "{}": none.
 std::string LeavesText(const NetworkSpec& network);
 /// The core's numbers and what stands behind it: "none", or "gru of 1 x 64, then []".
 std::string CoreText(const NetworkSpec& network);
-/// What `who`, which computes the encoder mlp alone, says of the network: OK, or UNIMPLEMENTED with encoder and role.
+/// The answer of `who`, which computes the encoder mlp alone, to the network: OK, or UNIMPLEMENTED with encoder and
+/// role.
 absl::Status CheckEncoderIsMlp(std::string_view who, const NetworkSpec& network);
 /// The roles that there are.
 inline constexpr char kActorRole[] = "actor";

@@ -71,7 +71,7 @@ class PolicyTable {
   size_t num_slots() const;
   /// nullptr for a slot that is free or none.
   const PolicyEntry* Find(PolicySlot slot) const;
-  /// Of the policy in a slot that has one (checked).
+  /// The id of the policy in a slot that has one (checked).
   const PolicyId& IdOf(PolicySlot slot) const;
   /// PolicyEntry::since of the policy in the slot; -1: it is free or none.
   int64_t SinceOf(PolicySlot slot) const;

@@ -16,7 +16,7 @@ using WorkerEpoch = base::StrongId<struct WorkerEpochTag, uint64_t>;
 inline std::string WorkerText(WorkerId id) { return absl::StrCat(id.value() >> 32, ".", id.value() & 0xffffffffu); }
 using GrantId = base::StrongId<struct GrantIdTag, uint64_t>;
 
-/// What points from one column of a fragment into its tables: episodes, env steps (acting and final together), segments
+/// A pointer from one column of a fragment into its tables: episodes, env steps (acting and final together), segments
 /// of a policy. None of these has more than kMaxIndexed entries; who makes a fragment ends it before.
 using Index = uint16_t;
 inline constexpr int64_t kMaxIndexed = int64_t{1} << 16;

@@ -19,7 +19,7 @@ namespace troupe::run {
 using DrawState = std::function<absl::StatusOr<policy::PolicyState>(
     const policy::PolicySpec& spec, const policy::AlgorithmSpec& algorithm, uint64_t seed)>;
 
-/// What states of new policies come from; borrowed.
+/// The sources of new policies' states; borrowed.
 struct PolicySources {
   DrawState draw;
   const config::ResolvedRun* run = nullptr;  ///< the run as it began

@@ -89,7 +89,8 @@ class PreparedBatch {
   /// actor_input(), and behind it the final rows, where the critic or PrepareOptions asks for them.
   const MatrixView& observations() const { return observations_; }
   const MatrixView& critic_input() const { return critic_input_; }
-  /// Of a policy whose images stay bytes (policy::PolicySpec::image_bytes), else without rows: [rows of observations(),
+  /// The images of a policy whose images stay bytes (policy::PolicySpec::image_bytes), else without rows: [rows of
+  /// observations(),
   /// observation_size]. Row r stands before row r of actor_input(), and of critic_input()
   /// where the critic reads observations, which have the other columns alone.
   const learner::ByteMatrix& images() const { return images_; }
