@@ -127,6 +127,11 @@ struct Kernels {
   /// The same; `cell` are derivatives by the cell, after -> before. Both products have those in gates.
   void (*lstm_backward)(int size, int vectors, float* gates, const float* cell_before, const float* cell_after,
                         const float* above, const float* product, float* cell);
+
+  /// The log-probability of each row's action, [rows of the panel], from the actor's outputs. `is_plain`: continuous
+  /// parts are Gaussians with a log_std of their own. `scratch` as LossKernels::actor has it.
+  void (*log_probabilities)(const ActorLoss& loss, const ActorPanel& rows, bool is_plain, int vectors,
+                            const float* output, float* scratch, float* logp);
 };
 
 /// A loss of rows (RowLoss) for one kind of processor: fused_losses.inc over what an algorithm's folder says of a row.

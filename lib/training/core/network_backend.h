@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "lib/training/core/net.h"
 #include "lib/training/core/optimizer_options.h"
 #include "lib/training/core/parameters.h"
 #include "lib/training/core/prepared_batch.h"
@@ -84,7 +85,7 @@ struct NetworkCall {
 /// Losses of rows: between Begin and End it is the only writer of the FlatParameters, but for what ParametersChanged
 /// says. Where the critic shares the actor's encoder (policy::EncoderKind::kShared) both losses are differentiated
 /// through it, and their derivatives there add up. Calls come in the order
-///   Begin, Values or SequenceValues..., (BeginEpoch, Step..., TakeTotals)..., End
+///   Begin, Values or SequenceValues or LogProbabilities..., (BeginEpoch, Step..., TakeTotals)..., End
 /// Networks that remember are differentiated through PreparedBatch::sequences(): minibatches are of whole sequences,
 /// whose rows are all run. Where a batch has PreparedBatch::units(), minibatches are of these, and the critic is run
 /// once for each of their inputs: its derivative there is the sum of those of the rows that read it. After an error the
@@ -113,6 +114,11 @@ class NetworkBackend {
   /// For a critic that remembers, or behind the actor's core, alone.
   virtual absl::StatusOr<SequenceOutputs> SequenceValues(const SequenceCall& /*call*/) {
     return absl::UnimplementedError(absl::StrCat(std::string(name()), " computes no networks that remember"));
+  }
+  /// The log-probability of each row's action by the actor, [rows of the batch], nats; of an actor that remembers as it
+  /// reads the sequences. Between Begin and the first BeginEpoch.
+  virtual absl::StatusOr<std::vector<float>> LogProbabilities(Net /*net*/) {
+    return absl::UnimplementedError(absl::StrCat(std::string(name()), " computes no log-probabilities"));
   }
   /// Before the first BeginEpoch: the owner of the FlatParameters wrote to their values after Begin (PopArt). As it
   /// stands: they are read where they are.

@@ -51,6 +51,7 @@ struct RowTargets {
   std::vector<float> advantages;
   std::vector<float> value_targets;  ///< in the critic's units
   std::vector<float> old_values;     ///< in the critic's units
+  std::vector<float> old_logp;       ///< what PreparedBatch::old_logp is where a loss has another policy's
   /// [sequences, state size] of a critic that remembers by itself: what it remembered before each.
   std::vector<float> critic_memory;
 };
@@ -119,7 +120,7 @@ class PreparedBatch {
   const MatrixView& actor_memory() const { return actor_memory_; }
 
   absl::Span<const space::ActionWord> actions;  ///< [rows, action_words]
-  absl::Span<const float> old_logp;             ///< [rows]
+  absl::Span<const float> old_logp;             ///< [rows], by the policy that acted
   absl::Span<const uint8_t> action_mask;        ///< [rows, mask_size] or empty
 
   RowTargets targets;  ///< set by the trainer after the critic has spoken

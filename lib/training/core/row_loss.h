@@ -15,7 +15,7 @@ using fused::kLossStatistics;
 
 /// Columns of a PreparedBatch that a loss reads as a row's constants.
 enum class RowColumn : uint8_t {
-  kOldLogp = 1,      ///< of the action, by the policy that acted
+  kOldLogp = 1,      ///< of the action, by the policy that the ratio is to
   kAdvantage = 2,    ///< as the updater has normalized it
   kValueTarget = 3,  ///< in the critic's units
   kOldValue = 4,     ///< the critic's before the update

@@ -14,6 +14,7 @@
 #include "lib/training/core/fused_kernels.h"
 #include "lib/training/core/optimizer.h"
 #include "lib/training/fused/fused_calls.h"
+#include "lib/training/fused/fused_crew.h"
 #include "lib/training/fused/fused_critic_runs.h"
 #include "lib/training/fused/fused_layers.h"
 #include "lib/training/fused/fused_loss_numbers.h"
@@ -27,23 +28,25 @@ namespace {
 using fused::Kernels;
 using fused::kPanelVectors;
 
-class FusedBackend final : public NetworkBackend {
+/// Finds a row of a matrix.
+struct RowIn {
+  const MatrixView& matrix;
+  const float* operator()(int64_t row) const { return matrix.data + row * matrix.stride; }
+};
+
+class FusedBackend final : public NetworkBackend, private fused::Crew {
  public:
   FusedBackend(std::shared_ptr<fused::Workspace> space, const Kernels& kernels, std::shared_ptr<ThreadTeam> team)
-      : kernels_(kernels),
-        panel_rows_(kPanelVectors * kernels.lanes),
-        team_(std::move(team)),
-        name_(absl::StrCat("fused/", kernels.name)),
-        space_(std::move(space)) {}
+      : Crew(std::move(space), kernels, std::move(team)), name_(absl::StrCat("fused/", kernels.name)) {}
 
   bool can_run_alone() const override { return true; }
 
   absl::Status Begin(const PreparedBatch& batch, FlatParameters* parameters, int thread) override {
     batch_ = &batch;
     parameters_ = parameters;
-    alone_ = thread;
+    SetThread(thread);
     totals_ = {};
-    for (fused::Worker* worker : Crew()) {
+    for (fused::Worker* worker : AtWork()) {
       worker->gradient = is_alone() ? parameters->gradients().data()  // which spares adding up
                                     : reinterpret_cast<float*>(worker->gradients.data());
     }
@@ -55,7 +58,7 @@ class FusedBackend final : public NetworkBackend {
     const fused::Network& critic = space_->critic;
     std::vector<float> values(static_cast<size_t>(input.rows));
     RunCrew([&](int thread) {
-      fused::Worker& worker = Worker(thread);
+      fused::Worker& worker = WorkerOf(thread);
       const auto [first, end] = Share(input.rows, thread);
       for (int64_t row = first; row < end; row += panel_rows_) {
         const int rows = static_cast<int>(std::min<int64_t>(panel_rows_, end - row));
@@ -85,7 +88,7 @@ class FusedBackend final : public NetworkBackend {
     }
     fused::LongestFirst(&pieces);
     RunCrew([&](int thread) {
-      fused::Worker& worker = Worker(thread);
+      fused::Worker& worker = WorkerOf(thread);
       fused::SequencePanel& panel = *worker.critic_sequences;
       ForSequencePanels(pieces, thread, &panel, [&](absl::Span<const fused::Piece> here) {
         for (int step = 0; step < panel.steps(); ++step) {
@@ -104,6 +107,50 @@ class FusedBackend final : public NetworkBackend {
     return outputs;
   }
 
+  absl::StatusOr<std::vector<float>> LogProbabilities(Net net) override {
+    const float* const values = parameters_->values().data() + (net == Net::kTarget ? space_->target : 0);
+    log_std_.Take(*space_, values + space_->log_std);
+    const fused::ActorLoss loss = fused::ActorLossFor(*space_, log_std_, /*count=*/1, StepSettings());
+    const MatrixView& input = batch_->actor_input();
+    std::vector<float> logp(static_cast<size_t>(input.rows));
+    actor_columns_.clear();
+    // Of the rows in `worker.rows`, whose outputs these are.
+    const auto compute = [&](int count, int vectors, const float* outputs, fused::Worker* worker) {
+      GatherActorColumns(worker->rows.data(), count, vectors, worker);
+      kernels_.log_probabilities(loss, PanelOf(worker), space_->plain_parts, vectors, outputs, worker->scratch.data(),
+                                 worker->spoken.data());
+      for (int r = 0; r < count; ++r) logp[static_cast<size_t>(worker->rows[r])] = worker->spoken[r];
+    };
+    if (space_->actor.remembers()) {
+      TakeAllSequences();
+      RunCrew([&](int thread) {
+        fused::Worker& worker = WorkerOf(thread);
+        RunSequences(
+            thread, values, worker.actor_sequences.get(), &worker, RowIn{batch_->actor_input()},
+            RowIn{batch_->actor_memory()},
+            [&](int count, int vectors, const float* outputs) { compute(count, vectors, outputs, &worker); }, [] {});
+      });
+      return logp;
+    }
+    RunCrew([&](int thread) {
+      fused::Worker& worker = WorkerOf(thread);
+      const auto [first, end] = Share(input.rows, thread);
+      for (int64_t row = first; row < end; row += panel_rows_) {
+        const int rows = static_cast<int>(std::min<int64_t>(panel_rows_, end - row));
+        const int vectors = Vectors(rows);
+        for (int r = 0; r < rows; ++r) {
+          worker.rows[r] = static_cast<int32_t>(row + r);
+          worker.pointers[r] = input.data + (row + r) * input.stride;
+        }
+        Pad(rows, vectors, &worker);
+        kernels_.gather(worker.pointers.data(), space_->actor.inputs(), vectors, worker.actor.at(0));
+        ForwardPanel(values, space_->actor, &worker.actor, 0, vectors);
+        compute(rows, vectors, worker.actor.at(space_->actor.layers.size()), &worker);
+      }
+    });
+    return logp;
+  }
+
   absl::Status BeginEpoch(absl::Span<const int32_t> order) override {
     order_ = order;
     return absl::OkStatus();
@@ -116,7 +163,7 @@ class FusedBackend final : public NetworkBackend {
     if (!batch_->units().empty()) rows = TakeUnits(rows);
     const StepPlan plan = PlanOf(rows, settings);
     RunCrew([&](int thread) {
-      fused::Worker& worker = Worker(thread);
+      fused::Worker& worker = WorkerOf(thread);
       std::memset(worker.gradient, 0, static_cast<size_t>(parameters_->size()) * sizeof(float));
       worker.sums = {};
       if (space_->actor.remembers()) {
@@ -164,7 +211,7 @@ class FusedBackend final : public NetworkBackend {
     const int outputs = used.network->outputs();
     std::vector<float> result(call.rows.size() * static_cast<size_t>(outputs));
     RunCrew([&](int thread) {
-      fused::Worker& worker = Worker(thread);
+      fused::Worker& worker = WorkerOf(thread);
       fused::Activations& activations = worker.*used.activations;
       const auto [first, end] = Share(rows, thread);
       for (int64_t row = first; row < end; row += panel_rows_) {
@@ -185,7 +232,7 @@ class FusedBackend final : public NetworkBackend {
     TROUPE_RETURN_IF_ERROR(
         fused::CheckGradients(call, *used.network, output_gradients.size(), gradients.size(), input_gradients.size()));
     RunCrew([&](int thread) {
-      fused::Worker& worker = Worker(thread);
+      fused::Worker& worker = WorkerOf(thread);
       std::memset(reinterpret_cast<float*>(worker.gradients.data()) + used.first, 0,
                   static_cast<size_t>(used.end - used.first) * sizeof(float));
       const auto [first, end] = Share(static_cast<int64_t>(call.rows.size()), thread);
@@ -195,7 +242,7 @@ class FusedBackend final : public NetworkBackend {
       const auto [place, threads] = PlaceOf(thread);
       const int64_t size = used.end - used.first;
       for (int64_t i = used.first + size * place / threads; i < used.first + size * (place + 1) / threads; ++i) {
-        for (const fused::Worker* worker : Crew()) {
+        for (const fused::Worker* worker : AtWork()) {
           gradients[i] += reinterpret_cast<const float*>(worker->gradients.data())[i];
         }
       }
@@ -216,50 +263,6 @@ class FusedBackend final : public NetworkBackend {
     double critic_norm = 0;
     bool finite = false;
   };
-
-  bool is_alone() const { return alone_ != kWholeTeam; }
-  fused::Worker& Worker(int thread) const { return *space_->workers[static_cast<size_t>(thread)]; }
-  /// The workers of the threads that compute: one, or the team's.
-  absl::Span<fused::Worker* const> Crew() const {
-    const absl::Span<fused::Worker* const> all = space_->crew;
-    return is_alone() ? all.subspan(static_cast<size_t>(alone_), 1) : all;
-  }
-  template <typename Task>
-  void RunCrew(Task&& task) const {
-    if (is_alone()) {
-      task(alone_);
-    } else {
-      team_->Run(task);
-    }
-  }
-  /// (place of the thread in the crew, size of the crew).
-  std::pair<int64_t, int64_t> PlaceOf(int thread) const {
-    return is_alone() ? std::pair<int64_t, int64_t>(0, 1) : std::pair<int64_t, int64_t>(thread, team_->size());
-  }
-
-  int Vectors(int rows) const { return (rows + kernels_.lanes - 1) / kernels_.lanes; }
-
-  /// Thread `thread`'s part of `rows` rows: whole vectors.
-  std::pair<int64_t, int64_t> Share(int64_t rows, int thread) const {
-    const int64_t vectors = (rows + kernels_.lanes - 1) / kernels_.lanes;
-    const auto [place, threads] = PlaceOf(thread);
-    return {std::min(rows, vectors * place / threads * kernels_.lanes),
-            std::min(rows, vectors * (place + 1) / threads * kernels_.lanes)};
-  }
-  absl::Span<const int32_t> ShareOf(absl::Span<const int32_t> rows, int thread) const {
-    const auto [begin, end] = Share(static_cast<int64_t>(rows.size()), thread);
-    return rows.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-  }
-  /// Thread `thread`'s part of the flat buffers.
-  std::pair<int64_t, int64_t> ParameterShare(int thread) const {
-    const int64_t grains = parameters_->size() / fused::kGrain;
-    const auto [place, threads] = PlaceOf(thread);
-    return {grains * place / threads * fused::kGrain, grains * (place + 1) / threads * fused::kGrain};
-  }
-  /// The rows of vectors beyond the last row read zeros.
-  void Pad(int rows, int vectors, fused::Worker* worker) const {
-    for (int r = rows; r < vectors * kernels_.lanes; ++r) worker->pointers[r] = space_->zero_row.data();
-  }
 
   /// The loss's code for this vector unit and its columns of the batch, where they are not those of the last step.
   absl::Status FindLoss(const RowLossCall& call) {
@@ -302,7 +305,7 @@ class FusedBackend final : public NetworkBackend {
   /// The network that a call names, and the crew that is to compute.
   absl::StatusOr<fused::NetworkInUse> Use(const NetworkCall& call) {
     TROUPE_ASSIGN_OR_RETURN(const fused::NetworkInUse used, fused::FindNetworkInUse(*space_, call));
-    alone_ = call.thread;
+    SetThread(call.thread);
     return used;
   }
 
@@ -350,71 +353,10 @@ class FusedBackend final : public NetworkBackend {
         });
   }
 
-  void ForwardPanel(const float* values, const fused::Network& network, fused::Activations* activations, int panel,
-                    int vectors) const {
-    for (size_t i = 0; i < network.layers.size(); ++i) {
-      fused::ForwardLayer(kernels_, network.layers[i], values, activations->at(i, panel), vectors,
-                          activations->at(i + 1, panel), activations->kept(i, panel));
-    }
-  }
-
-  /// From the outputs' gradients of a block, which holds `vectors` vectors, to the weights', and with `to_inputs` to
-  /// the inputs'. The activations are overwritten.
-  void BackwardBlock(const float* values, const fused::Network& network, fused::Activations* activations, int vectors,
-                     float* gradient, bool to_inputs = false) const {
-    for (size_t i = network.layers.size(); i-- > 0;) {
-      const fused::Network::Layer& layer = network.layers[i];
-      kernels_.weight_gradient(activations->at(i + 1), activations->stride(i + 1), layer.out, activations->at(i),
-                               activations->stride(i), layer.in, vectors, kPanelVectors, gradient + layer.weight,
-                               gradient + layer.bias);
-      if (i == 0 && !to_inputs) break;
-      for (int panel = 0; panel * kPanelVectors < vectors; ++panel) {
-        const int here = std::min<int>(kPanelVectors, vectors - panel * kPanelVectors);
-        kernels_.backward(values + layer.weight, layer.out, layer.in, activations->at(i + 1, panel), here,
-                          i == 0 ? fused::Activation::kIdentity : network.layers[i - 1].activation,
-                          activations->at(i, panel));
-        if (i == 0) continue;
-        fused::FinishBackward(kernels_, network.layers[i - 1], values, here, activations->kept(i - 1, panel),
-                              activations->at(i, panel), gradient);
-      }
-    }
-  }
-
-  /// Calls `panel(first row, number of rows, vectors, index of the panel)` for every panel of a block, and
-  /// `block(vectors)` after each block.
-  template <typename Panel, typename Block>
-  void ForBlocks(int64_t rows, int block_panels, Panel&& panel, Block&& block) const {
-    for (int64_t first = 0; first < rows; first += int64_t{block_panels} * panel_rows_) {
-      const int64_t here = std::min<int64_t>(rows - first, int64_t{block_panels} * panel_rows_);
-      int vectors_in_block = 0;
-      for (int64_t at = 0; at < here; at += panel_rows_) {
-        const int panel_size = static_cast<int>(std::min<int64_t>(panel_rows_, here - at));
-        const int vectors = Vectors(panel_size);
-        panel(first + at, panel_size, vectors, static_cast<int>(at / panel_rows_));
-        vectors_in_block += vectors;
-      }
-      block(vectors_in_block);
-    }
-  }
-
-  /// The rows of a minibatch lie anywhere in the batch: those of the next panel are asked for while this one is
-  /// computed.
-  absl::Span<const int32_t> NextPanel(absl::Span<const int32_t> rows, int64_t first) const {
-    return rows.subspan(static_cast<size_t>(first), static_cast<size_t>(panel_rows_));
-  }
-  static void Prefetch(const void* at) { __builtin_prefetch(at); }
-  static void PrefetchRow(const MatrixView& matrix, int64_t row) {
-    constexpr int64_t kLine = 64 / sizeof(float);
-    const float* const at = matrix.data + row * matrix.stride;
-    for (int64_t column = 0; column < matrix.columns; column += kLine) Prefetch(at + column);
-  }
-
   void DifferentiateActor(absl::Span<const int32_t> rows, const fused::ActorLoss& loss, fused::Worker* worker) const {
     const MatrixView& input = batch_->actor_input();
     const fused::Network& actor = space_->actor;
-    fused::ActorPanel columns = {
-        worker->actions.data(), space_->mask_size > 0 ? worker->allowed.data() : nullptr, {}, worker->weight.data()};
-    worker->PointAtColumns(columns.columns);
+    const fused::ActorPanel columns = PanelOf(worker);
     ForBlocks(
         static_cast<int64_t>(rows.size()), worker->actor.panels(),
         [&](int64_t first, int count, int vectors, int panel) {
@@ -438,13 +380,22 @@ class FusedBackend final : public NetworkBackend {
         });
   }
 
+  void AddSequence(int32_t unit) {
+    const learner::TrainSequence& sequence = batch_->sequences()[static_cast<size_t>(unit)];
+    sequences_.push_back({sequence.first_row, static_cast<int32_t>(sequence.rows), nullptr, unit});
+  }
+  void TakeAllSequences() {
+    sequences_.clear();
+    for (size_t unit = 0; unit < batch_->sequences().size(); ++unit) AddSequence(static_cast<int32_t>(unit));
+    fused::LongestFirst(&sequences_);
+  }
   /// The sequences of a minibatch become sequences_; returns their rows that count in a loss.
   absl::Span<const int32_t> TakeSequences(absl::Span<const int32_t> units) {
     sequences_.clear();
     counted_rows_.clear();
     for (const int32_t unit : units) {
       const learner::TrainSequence& sequence = batch_->sequences()[static_cast<size_t>(unit)];
-      sequences_.push_back({sequence.first_row, static_cast<int32_t>(sequence.rows), nullptr, unit});
+      AddSequence(unit);
       for (int64_t row = sequence.first_row; row < sequence.first_row + sequence.rows; ++row) {
         if (batch_->uses().IsCounted(row)) counted_rows_.push_back(static_cast<int32_t>(row));
       }
@@ -463,28 +414,11 @@ class FusedBackend final : public NetworkBackend {
     return counted_rows_;
   }
 
-  /// Calls `run(pieces)` for each panel of the thread's part of `pieces`: every so-manieth, the longest first.
-  template <typename Run>
-  void ForSequencePanels(absl::Span<const fused::Piece> pieces, int thread, fused::SequencePanel* panel,
-                         Run&& run) const {
-    const auto [place, threads] = PlaceOf(thread);
-    std::vector<fused::Piece> mine;
-    for (auto i = static_cast<size_t>(place); i < pieces.size();) {
-      mine.clear();
-      for (; i < pieces.size() && static_cast<int>(mine.size()) < panel->lanes(); i += static_cast<size_t>(threads)) {
-        mine.push_back(pieces[i]);
-      }
-      panel->Begin(mine);
-      run(absl::MakeConstSpan(mine));
-    }
-  }
-
-  /// Forward, loss and backward of the thread's part of the minibatch's sequences through one of the networks.
-  /// `input_of` a row, `state_of` before a sequence, whether a row `counts`; `loss(rows, vectors, outputs)` of
-  /// worker->rows.
-  template <typename InputOf, typename StateOf, typename Counts, typename Loss>
-  void DifferentiateSequences(int thread, fused::SequencePanel* panel, fused::Worker* worker, InputOf&& input_of,
-                              StateOf&& state_of, Counts&& counts, Loss&& loss) const {
+  /// The thread's part of sequences_ through one of the networks. `input_of` a row, `state_of` before a sequence;
+  /// `step(rows, vectors, outputs)` of worker->rows after each step, `panel_done()` after each panel.
+  template <typename InputOf, typename StateOf, typename Step, typename PanelDone>
+  void RunSequences(int thread, const float* values, fused::SequencePanel* panel, fused::Worker* worker,
+                    InputOf&& input_of, StateOf&& state_of, Step&& step_done, PanelDone&& panel_done) const {
     worker->pieces = sequences_;
     for (fused::Piece& piece : worker->pieces) piece.state = state_of(int64_t{piece.number});
     ForSequencePanels(worker->pieces, thread, panel, [&](absl::Span<const fused::Piece> pieces) {
@@ -495,25 +429,41 @@ class FusedBackend final : public NetworkBackend {
           worker->rows[r] = static_cast<int32_t>(pieces[r].first + step);
           worker->pointers[r] = input_of(worker->rows[r]);
         }
-        panel->Forward(parameters_->values().data(), step, &worker->pointers);
-        for (int r = 0; r < vectors * kernels_.lanes; ++r) {
-          worker->weight[r] = r < alive && counts(worker->rows[r]) ? 1.0f : 0.0f;
-        }
-        loss(alive, vectors, panel->output(step));
+        panel->Forward(values, step, &worker->pointers);
+        step_done(alive, vectors, panel->output(step));
       }
-      panel->Backward(parameters_->values().data(), worker->gradient);
+      panel_done();
     });
   }
 
-  void DifferentiateActorSequences(const fused::ActorLoss& loss, int thread, fused::Worker* worker) const {
-    const MatrixView& input = batch_->actor_input();
-    const MatrixView& memory = batch_->actor_memory();
-    fused::ActorPanel columns = {
+  /// Forward, loss and backward of the same. Whether a row `counts`; `loss` as `step`.
+  template <typename InputOf, typename StateOf, typename Counts, typename Loss>
+  void DifferentiateSequences(int thread, fused::SequencePanel* panel, fused::Worker* worker, InputOf&& input_of,
+                              StateOf&& state_of, Counts&& counts, Loss&& loss) const {
+    const float* const values = parameters_->values().data();
+    RunSequences(
+        thread, values, panel, worker, input_of, state_of,
+        [&](int alive, int vectors, float* outputs) {
+          for (int r = 0; r < vectors * kernels_.lanes; ++r) {
+            worker->weight[r] = r < alive && counts(worker->rows[r]) ? 1.0f : 0.0f;
+          }
+          loss(alive, vectors, outputs);
+        },
+        [&] { panel->Backward(values, worker->gradient); });
+  }
+
+  /// The rows of one panel, which lie in the worker.
+  fused::ActorPanel PanelOf(fused::Worker* worker) const {
+    fused::ActorPanel panel = {
         worker->actions.data(), space_->mask_size > 0 ? worker->allowed.data() : nullptr, {}, worker->weight.data()};
-    worker->PointAtColumns(columns.columns);
+    worker->PointAtColumns(panel.columns);
+    return panel;
+  }
+
+  void DifferentiateActorSequences(const fused::ActorLoss& loss, int thread, fused::Worker* worker) const {
+    const fused::ActorPanel columns = PanelOf(worker);
     DifferentiateSequences(
-        thread, worker->actor_sequences.get(), worker, [&](int32_t row) { return input.data + row * input.stride; },
-        [&](int64_t sequence) { return memory.data + sequence * memory.stride; },
+        thread, worker->actor_sequences.get(), worker, RowIn{batch_->actor_input()}, RowIn{batch_->actor_memory()},
         [&](int32_t row) { return batch_->uses().IsInPolicy(row); },
         [&](int rows, int vectors, float* output) {
           GatherActorColumns(worker->rows.data(), rows, vectors, worker);
@@ -600,8 +550,8 @@ class FusedBackend final : public NetworkBackend {
   }
 
   void ReduceGradients(int thread, absl::Span<const ParameterRange> frozen) {
-    fused::Worker& worker = Worker(thread);
-    const absl::Span<fused::Worker* const> crew = Crew();
+    fused::Worker& worker = WorkerOf(thread);
+    const absl::Span<fused::Worker* const> crew = AtWork();
     worker.actor_squares = 0;
     worker.critic_squares = 0;
     ForNetworks(thread, frozen, [&](int64_t first, int64_t end, bool is_actor) {
@@ -616,7 +566,7 @@ class FusedBackend final : public NetworkBackend {
     StepOutcome outcome;
     double actor_squares = 0;
     double critic_squares = 0;
-    for (const fused::Worker* worker : Crew()) {
+    for (const fused::Worker* worker : AtWork()) {
       outcome.sums.policy_loss += worker->sums.policy_loss;
       outcome.sums.entropy += worker->sums.entropy;
       for (int i = 0; i < fused::kLossStatistics; ++i) outcome.sums.statistics[i] += worker->sums.statistics[i];
@@ -644,16 +594,11 @@ class FusedBackend final : public NetworkBackend {
     });
   }
 
-  const Kernels& kernels_;
-  const int panel_rows_;
-  const std::shared_ptr<ThreadTeam> team_;
   const std::string name_;
-  const std::shared_ptr<fused::Workspace> space_;
 
   // From Begin to End.
   const PreparedBatch* batch_ = nullptr;
   FlatParameters* parameters_ = nullptr;
-  int alone_ = kWholeTeam;  // the thread that is
   absl::Span<const int32_t> order_;
   StepTotals totals_;
   // Of a step.

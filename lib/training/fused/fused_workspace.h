@@ -128,6 +128,7 @@ struct Workspace {
   int64_t parameters = 0;  // elements of the layout
   int64_t words = 0;
   int64_t mask_size = 0;
+  int64_t target = 0;        // from a number of the actor to its target's; 0: it has none
   int64_t log_std = 0;       // offset; without a Gaussian part nothing is written there
   int64_t log_std_size = 0;  // elements
   float min_log_std = 0, max_log_std = 0;
@@ -148,6 +149,10 @@ inline Workspace::Workspace(const policy::PolicySpec& spec, const Kernels& kerne
   if (const policy::ParameterEntry* entry = layout.Find("actor.log_std")) {
     log_std = entry->offset;
     log_std_size = entry->count;
+  }
+  if (const policy::ParameterSection* target =
+          layout.FindSection(std::string(policy::kActorRole) + policy::kTargetOf)) {
+    this->target = target->offset - layout.FindSection(policy::kActorRole)->offset;
   }
   min_log_std = static_cast<float>(spec.min_log_std);
   max_log_std = static_cast<float>(spec.max_log_std);

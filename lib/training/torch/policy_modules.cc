@@ -21,4 +21,18 @@ Modules MakeModules(const policy::PolicySpec& spec, const policy::ParameterLayou
   return modules;
 }
 
+Modules MakeTargetActor(const policy::PolicySpec& spec, const policy::ParameterLayout& layout, const Scripts& scripts,
+                        const Tensor& values) {
+  Modules modules{.values = values};
+  const auto find = [&](const std::string& name) {
+    const std::string of_target =
+        policy::kActorRole + std::string(policy::kTargetOf) + name.substr(std::string(policy::kActorRole).size());
+    const policy::ParameterEntry* const entry = layout.Find(of_target);
+    return values.narrow(0, entry->offset, entry->count).view(entry->shape).detach();
+  };
+  modules.actor = MakeModule(spec, spec.actor, find, scripts.actor_target);
+  if (layout.Find("actor.log_std") != nullptr) modules.log_std = find("actor.log_std");
+  return modules;
+}
+
 }  // namespace troupe::training

@@ -22,11 +22,15 @@ struct Modules {
 /// The networks that are users' modules; nullptr: it is none.
 struct Scripts {
   std::shared_ptr<ScriptNetwork> actor;
+  std::shared_ptr<ScriptNetwork> actor_target;
   std::shared_ptr<ScriptNetwork> critic;
 };
 
 /// `values` and `gradients` have the layout, which is the spec's.
 Modules MakeModules(const policy::PolicySpec& spec, const policy::ParameterLayout& layout, const Scripts& scripts,
                     const torch::Tensor& values, const torch::Tensor& gradients);
+/// The actor alone, with the parameters of its target (policy::NetworkSpec::has_target), which have no gradient.
+Modules MakeTargetActor(const policy::PolicySpec& spec, const policy::ParameterLayout& layout, const Scripts& scripts,
+                        const torch::Tensor& values);
 
 }  // namespace troupe::training

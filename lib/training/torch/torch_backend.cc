@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +19,7 @@
 #include "lib/training/torch/torch_device.h"
 #include "lib/training/torch/torch_distributions.h"
 #include "lib/training/torch/torch_inputs.h"
+#include "lib/training/torch/torch_log_probabilities.h"
 #include "lib/training/torch/torch_minibatches.h"
 #include "lib/training/torch/torch_network_calls.h"
 #include "lib/training/torch/torch_networks.h"
@@ -39,11 +38,6 @@ using torch::Tensor;
 
 constexpr int64_t kValueRows = 65536;  // of one forward pass outside of minibatches: bounds its memory
 
-/// The loss of two parts of a minibatch, whose means are of all its rows; without a graph.
-NetworkLoss Together(const NetworkLoss& one, const NetworkLoss& other) {
-  return {(one.mean + other.mean).detach(), one.sums + other.sums, one.rows + other.rows};
-}
-
 /// What of the rows of both are those of one; 0 where there are none.
 double ShareOf(const Minibatch& one, const Minibatch& other) {
   const auto rows = static_cast<double>(one.rows.size(0));
@@ -52,14 +46,6 @@ double ShareOf(const Minibatch& one, const Minibatch& other) {
 
 /// Of no rows: 0.
 Tensor MeanOf(const Tensor& of_rows) { return of_rows.numel() == 0 ? of_rows.sum() : of_rows.mean(); }
-
-/// Whether the network has convolutions. What other layers cost is mostly LibTorch's calls, which halves of a minibatch
-/// make as often as a whole one.
-bool Convolves(const policy::NetworkSpec& network) {
-  const auto convolves = [](const policy::LeafEncoder& encoder) { return !encoder.conv_layers.empty(); };
-  return !network.conv_layers.empty() ||
-         std::any_of(network.leaf_encoders.begin(), network.leaf_encoders.end(), convolves);
-}
 
 /// Losses of both networks.
 struct Losses {
@@ -140,6 +126,17 @@ class TorchBackend final : public NetworkBackend {
     });
     TROUPE_RETURN_IF_ERROR(status);
     return outputs;
+  }
+
+  absl::StatusOr<std::vector<float>> LogProbabilities(Net net) override {
+    std::vector<float> logp;
+    TROUPE_RETURN_IF_ERROR(Guarded("computing log-probabilities", [&] {
+      const Modules actor =
+          net == Net::kOnline ? modules_ : MakeTargetActor(spec_, parameters_->layout(), scripts_, modules_.values);
+      logp = LogProbabilitiesOf(spec_, head_, actor, *batch_, loaded_, memory_, bfloat16_, kValueRows);
+      return absl::OkStatus();
+    }));
+    return logp;
   }
 
   absl::Status ParametersChanged() override {
@@ -605,6 +602,8 @@ absl::StatusOr<std::unique_ptr<NetworkBackend>> MakeTorchBackend(const policy::P
       case policy::EncoderKind::kTorchScript: {
         TROUPE_ASSIGN_OR_RETURN((network == &spec.actor ? scripts.actor : scripts.critic),
                                 LoadScript(spec, *network, device));
+        if (!network->has_target) continue;
+        TROUPE_ASSIGN_OR_RETURN(scripts.actor_target, LoadScript(spec, *network, device));
         continue;
       }
     }

@@ -19,13 +19,13 @@ TorchBatch TorchBatch::Load(const policy::PolicySpec& spec, const PreparedBatch&
   loaded.critic_index = memory.LoadIndex(batch.critic_index());
   if (batch.actor_memory().columns > 0) loaded.actor_memory = memory.Load(batch.actor_memory()).contiguous();
   loaded.actions = memory.Load(batch.actions.data(), {batch.rows(), spec.action_words()}, torch::kInt32);
-  loaded.old_logp = memory.Load(batch.old_logp.data(), {batch.rows()}, torch::kFloat32);
   return loaded;
 }
 
 void TorchBatch::LoadTargets(const policy::PolicySpec& spec, const PreparedBatch& batch, const DeviceMemory& memory) {
   if (advantages.defined()) return;
   const int64_t rows = batch.rows();
+  old_logp = memory.Load(batch.old_logp.data(), {rows}, torch::kFloat32);
   advantages = memory.Load(batch.targets.advantages.data(), {rows}, torch::kFloat32);
   value_targets = memory.Load(batch.targets.value_targets.data(), {rows}, torch::kFloat32);
   old_values = memory.Load(batch.targets.old_values.data(), {rows}, torch::kFloat32);

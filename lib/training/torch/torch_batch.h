@@ -14,11 +14,10 @@ struct TorchBatch {
   NetworkInputs critic;         ///< what the critic reads, each input once
   torch::Tensor critic_index;   ///< [rows] int64, among `critic`
   torch::Tensor actions;        ///< [rows, action_words] int32
-  torch::Tensor old_logp;       ///< [rows]
   torch::Tensor mask;           ///< [rows, mask_size] uint8
   torch::Tensor actor_memory;   ///< [sequences, state size], what the actor remembered before each
   torch::Tensor critic_memory;  ///< the same of a critic that remembers by itself
-  torch::Tensor advantages, value_targets, old_values;  ///< [rows] each, from LoadTargets on
+  torch::Tensor old_logp, advantages, value_targets, old_values;  ///< [rows] each, from LoadTargets on
 
   /// All but the targets. `actor_reads_mask`: it is a user's module. `batch` stays until DeviceMemory::Await.
   static TorchBatch Load(const policy::PolicySpec& spec, const PreparedBatch& batch, bool actor_reads_mask,

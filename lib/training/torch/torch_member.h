@@ -11,6 +11,7 @@
 #include "lib/learner/train_batch.h"
 #include "lib/policy/policy_spec.h"
 #include "lib/training/core/action_head.h"
+#include "lib/training/core/net.h"
 #include "lib/training/core/prepared_batch.h"
 #include "lib/training/torch/device_memory.h"
 #include "lib/training/torch/torch_inputs.h"
@@ -56,11 +57,6 @@ struct TorchRows {
   }
 };
 
-/// Whose parameters a network is run with.
-enum class Net : uint8_t {
-  kOnline = 1,
-  kTarget = 2,  ///< NetworkSpec::has_target; nothing is differentiated through them
-};
 /// Where a network is run.
 enum class At : uint8_t {
   kRows = 1,    ///< [rows]

@@ -51,6 +51,10 @@ Module MakeModule(const policy::PolicySpec& spec, const policy::NetworkSpec& net
                   const std::function<torch::Tensor(const std::string&)>& find,
                   std::shared_ptr<ScriptNetwork> script = nullptr);
 
+/// True if the network has convolutions. What other layers cost is mostly LibTorch's calls, which halves of a minibatch
+/// make as often as a whole one.
+bool Convolves(const policy::NetworkSpec& network);
+
 torch::Tensor Activate(policy::Activation activation, const torch::Tensor& x);
 
 /// What stands before the core, and behind it; a network without a core is both. Not of users' modules.

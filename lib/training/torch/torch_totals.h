@@ -13,6 +13,10 @@ struct NetworkLoss {
   torch::Tensor sums;  ///< [n] over rows, in the order of StepTotals, without a graph
   int64_t rows = 0;
 };
+/// The loss of two parts of a minibatch, whose means are of all its rows; without a graph.
+inline NetworkLoss Together(const NetworkLoss& one, const NetworkLoss& other) {
+  return {(one.mean + other.mean).detach(), one.sums + other.sums, one.rows + other.rows};
+}
 
 /// StepTotals in a device's memory, to which steps add without ever asking the device for a number.
 class DeviceTotals {

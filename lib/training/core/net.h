@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstdint>
+
+namespace troupe::training {
+
+/// Whose parameters a network is run with.
+enum class Net : uint8_t {
+  kOnline = 1,
+  kTarget = 2,  ///< NetworkSpec::has_target; nothing is differentiated through them
+};
+
+}  // namespace troupe::training
