@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/learner/checked_fragment.h"
+#include "lib/training/algorithm_options.h"
 #include "proto/troupe/v1/config.pb.h"
 
 namespace troupe::config {
@@ -12,13 +13,18 @@ namespace {
 
 constexpr char kKey[] = "learner.ingest_budget_bytes";
 
-/// What a budget must hold: `fixed + per_step * train_batch_size` bytes.
+/// Batches that the run may have sampled and not trained on.
+int64_t NumBatches(const ResolvedRun& run) {
+  return 1 + training::AheadOf(run.algorithms, run.learner.max_policy_lag).iterations;
+}
+
+/// Bytes that a budget must hold: `fixed + per_step * train_batch_size`.
 struct Needed {
   double fixed = 0;
   double per_step = 0;
 };
 Needed NeededBytes(const ResolvedRun& run) {
-  const double batches = static_cast<double>(1 + run.learner.max_policy_lag);
+  const auto batches = static_cast<double>(NumBatches(run));
   // The learner's own bounds (learner::Ingest::CheckBudget).
   const auto env_step = static_cast<double>(learner::MaxBytesPerEnvStep(run.schema));
   const auto envs = static_cast<double>(run.learner.num_envs);
@@ -74,7 +80,7 @@ absl::StatusOr<int64_t> IngestBudget(const ResolvedRun& run) {
   return run.config.KeyError(
       kKey,
       absl::StrCat(got, ", expected at least ", static_cast<int64_t>(std::min(bytes, 9e18)), " for ",
-                   1 + run.learner.max_policy_lag, run.learner.max_policy_lag == 0 ? " batch of " : " batches of ",
+                   NumBatches(run), NumBatches(run) == 1 ? " batch of " : " batches of ",
                    BatchText(run), " and a fragment of every worker; ", SmallerBatch(run, needed, most),
                    is_auto ? "" : ", and auto is as much as it takes"));
 }

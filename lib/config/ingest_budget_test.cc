@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "lib/config/testing/resolve_fixture.h"
+#include "lib/learner/feed.h"
 #include "lib/learner/ingest.h"
 #include <gtest/gtest.h>
 
@@ -78,7 +79,8 @@ TEST_F(IngestBudgetTest, AutoIsWhatALearnerTakes) {
         const ResolvedRun run =
             Resolve("env: {name: team}\nnum_envs_per_worker: 1",
                     {absl::StrCat("num_workers=", workers), absl::StrCat("algorithm.train_batch_size=", batch), more});
-        const absl::Status checked = learner::Ingest::CheckBudget(run.learner, run.schema, sample::BatchLimits());
+        const absl::Status checked = learner::Ingest::CheckBudget(run.learner, run.schema, sample::BatchLimits(),
+                                                                  learner::AheadFor(run.learner.max_policy_lag));
         EXPECT_TRUE(checked.ok()) << workers << " workers, batch " << batch << ", " << more << ": " << checked;
       }
     }

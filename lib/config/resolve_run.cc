@@ -174,7 +174,6 @@ absl::Status FillLearner(ResolvedRun* run) {
   learner.count_steps_by = static_cast<learner::CountStepsBy>(config.multi_agent().count_steps_by());
   learner.train_time_aggregator =
       static_cast<learner::TrainTimeAggregator>(config.multi_agent().train_time_aggregator());
-  learner.max_policy_lag = algorithm.max_policy_lag();
   learner.complete_episodes = config.batch_mode() == v1::BATCH_MODE_COMPLETE_EPISODES;
   learner.common_reward = static_cast<learner::CommonReward>(algorithm.common_reward());
   learner.num_workers = run->num_workers;
@@ -391,6 +390,9 @@ absl::StatusOr<ResolvedRun> Resolve(const RunConfig& unpinned, const env::EnvReg
                                                  run.rollout.max_fragment_bytes));
   run.settings = std::move(policies.settings);
   TROUPE_RETURN_IF_ERROR(FillAlgorithms(run.settings, &run));
+  run.learner.max_policy_lag = config.proto().algorithm().has_max_policy_lag()
+                                   ? config.proto().algorithm().max_policy_lag()
+                                   : training::DefaultPolicyLag(run.algorithms);
   TROUPE_RETURN_IF_ERROR(FillPolicyMap(&run));
   TROUPE_ASSIGN_OR_RETURN(run.learner.ingest_budget_bytes, IngestBudget(run));
   TROUPE_RETURN_IF_ERROR(FillStop(&run));

@@ -111,10 +111,10 @@ TEST(RunConfigTest, WrongTypeSaysWhatIsExpected) {
             "env_steps}); the default is 0.99");
   EXPECT_EQ(ErrorOf("algorithm: {use_gae: 1}"),
             "run.yaml:1:22: algorithm.use_gae: got 1, expected true or false; write true");
-  EXPECT_EQ(
-      ErrorOf("algorithm: {name: qmix}"),
-      "run.yaml:1:19: algorithm.name: got \"qmix\", expected one of ppo, ippo, mappo, a2c, ia2c, maa2c; qmix is not "
-      "implemented");
+  EXPECT_EQ(ErrorOf("algorithm: {name: qmix}"),
+            "run.yaml:1:19: algorithm.name: got \"qmix\", expected one of ppo, ippo, mappo, a2c, ia2c, maa2c, impala, "
+            "appo; qmix is not "
+            "implemented");
   EXPECT_EQ(ErrorOf("env: cartpole"),
             "run.yaml:1:6: env: got \"cartpole\", expected a section (a mapping); write env: {name: cartpole}");
   EXPECT_EQ(ErrorOf("seed:"), "run.yaml:1:1: seed: got nothing, expected an integer >= 0; the default is 1");
@@ -144,8 +144,10 @@ TEST(RunConfigTest, OutOfRangeSaysTheRange) {
       "env_steps}); the default is 0.2");
   EXPECT_EQ(ErrorOf("algorithm: {train_batch_size: 0}"),
             "run.yaml:1:31: algorithm.train_batch_size: got 0, expected an integer >= 1; the default is 4000");
-  EXPECT_EQ(ErrorOf("algorithm: {max_policy_lag: 101}"),
-            "run.yaml:1:29: algorithm.max_policy_lag: got 101, expected an integer in [0, 100]; the default is 0");
+  EXPECT_EQ(
+      ErrorOf("algorithm: {max_policy_lag: -1}"),
+      "run.yaml:1:29: algorithm.max_policy_lag: got -1, expected an integer in [0, 1000000], or auto; the default "
+      "is auto");
   EXPECT_EQ(ErrorOf("num_workers: 99999999999999999999"),
             "run.yaml:1:14: num_workers: got 99999999999999999999, expected an integer in [0, 1024]; the default is 2");
   EXPECT_EQ(

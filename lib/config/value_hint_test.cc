@@ -37,6 +37,8 @@ TEST(ValueHintTest, SaysWhatWasMeant) {
       {"explore: \"False\"", "write false"},
       {"algorithm: {name: PPO}", "write ppo"},
       {"algorithm: {name: MAPPO_Clip}", "write mappo"},
+      {"algorithm: {name: APPO}", "write appo"},
+      {"algorithm: {name: IMPALAConfig}", "write impala"},
       {"batch_mode: truncate_episode", "write truncate_episodes"},
       {"model: {actor_hidden_sizes: \"64,64\"}", "write [64, 64]"},
       {"model: {actor_hidden_sizes: 64x32}", "write [64, 32]"},
@@ -70,7 +72,7 @@ TEST(ValueHintTest, ElseTheDefault) {
 }
 
 TEST(ValueHintTest, AlgorithmsThatAreNotHereAreNoOthers) {
-  for (const std::string name : {"happo", "HAPPOConfig", "HATRPO", "qmix", "MASAC", "APPO", "ISAC", "MADDPG"}) {
+  for (const std::string name : {"happo", "HAPPOConfig", "HATRPO", "qmix", "MASAC", "ISAC", "MADDPG"}) {
     EXPECT_EQ(HintOf("algorithm: {name: " + name + "}"), name + " is not implemented");
   }
 }

@@ -9,8 +9,8 @@
 
 namespace troupe::learner {
 
-KeptFragment::KeptFragment(CheckedFragment checked)
-    : checked_(std::move(checked)), of_policies_(checked_.batch->policies.size()) {}
+KeptFragment::KeptFragment(CheckedFragment checked, int64_t iteration)
+    : checked_(std::move(checked)), iteration_(iteration), of_policies_(checked_.batch->policies.size()) {}
 
 int64_t KeptFragment::UnusedRows(size_t place) const {
   return batch().policies[place].rows - of_policies_[place].used_rows;

@@ -24,9 +24,11 @@ struct SegmentRange {
 /// is; what Ingest notes of it is guarded by RunState's mutex.
 class KeptFragment {
  public:
-  explicit KeptFragment(CheckedFragment checked);
+  /// `iteration`: that of the sampling plan whose data it is (SamplingPlan::Accept).
+  KeptFragment(CheckedFragment checked, int64_t iteration);
 
   const CheckedFragment& checked() const { return checked_; }
+  int64_t iteration() const { return iteration_; }
   const sample::MultiAgentBatch& batch() const { return *checked_.batch; }
 
  private:
@@ -46,6 +48,7 @@ class KeptFragment {
   int64_t UnusedRows(size_t place) const;
 
   const CheckedFragment checked_;
+  const int64_t iteration_;
   std::vector<Uses> of_policies_;
   int32_t holders_ = 0;        ///< sources and selections that have it
   bool was_selected_ = false;  ///< once or more often
@@ -69,9 +72,8 @@ struct Selection {
 };
 
 /// What a learn group is trained on: accepted fragments in, selections out. One per learn group, all fed by the same
-/// Ingest; groups that train on the same data share one. Made by who makes the run, owned by Ingest. IterationSource,
-/// which hands each iteration of on-policy data out once and whole, is the one that there is; a replay is a holder of
-/// fragments and a sampler.
+/// Ingest; groups that train on the same data share one. Made by who makes the run, owned by Ingest. IterationSource hands
+/// out each iteration once and whole, CircularSource several times; a replay is a holder of fragments and a sampler.
 ///
 /// Not thread-safe: called under RunState's mutex, so nothing of it may block or call out, and a fragment that it lets
 /// go of is handed back, to be destroyed without the mutex.
@@ -89,8 +91,8 @@ class BatchSource {
   /// How many batches could be selected now, one after the other, when all data of the plan's iterations below
   /// `first_incomplete` has arrived.
   virtual int64_t NumReady(int64_t first_incomplete) const = 0;
-  /// What the next batch is made of. Only while one is ready.
-  virtual Selection Select() = 0;
+  /// The next batch's rows. Only while one is ready; `first_incomplete` as in NumReady.
+  virtual Selection Select(int64_t first_incomplete) = 0;
   /// Iterations below this one need no further batch before others may be sampled: what the plan runs ahead of. Asked
   /// between two batches; never falls.
   virtual int64_t Done(int64_t first_incomplete) const = 0;

@@ -45,7 +45,7 @@ class FakeReplay final : public BatchSource {
     return let_go;
   }
   int64_t NumReady(int64_t /*first_incomplete*/) const override { return kept_.empty() ? 0 : 1; }
-  Selection Select() override {
+  Selection Select(int64_t /*first_incomplete*/) override {
     Selection selection;
     for (const KeptFragmentPtr& fragment : kept_) {
       selection.iteration = fragment->batch().iteration;
@@ -260,7 +260,8 @@ TEST(BatchSourceTest, IterationsComeOnceWholeAndInOrder) {
   const auto offer = [&](int64_t iteration) {
     const auto batch = sample::MakeBatch(schema, {}, 1, 3, {1, iteration});
     EXPECT_EQ(batch->iteration, iteration);
-    EXPECT_TRUE(source.Accept(std::make_shared<KeptFragment>(CheckFragment(batch, schema, {}))).empty());
+    EXPECT_TRUE(
+        source.Accept(std::make_shared<KeptFragment>(CheckFragment(batch, schema, {}), batch->iteration)).empty());
     return batch.get();
   };
   const auto* const fifth = offer(5);
@@ -268,14 +269,14 @@ TEST(BatchSourceTest, IterationsComeOnceWholeAndInOrder) {
   const auto* const fifth_too = offer(5);
   EXPECT_EQ(source.NumReady(4), 0);
   EXPECT_EQ(source.NumReady(6), 2);
-  Selection selection = source.Select();
+  Selection selection = source.Select(1);
   EXPECT_EQ(selection.iteration, 4);
   ASSERT_EQ(selection.picks.size(), 1u);
   EXPECT_EQ(&selection.picks[0].fragment->batch(), fourth);
   EXPECT_TRUE(selection.picks[0].last);
   EXPECT_TRUE(selection.picks[0].ranges.empty());
   EXPECT_EQ(source.NumReady(6), 1);
-  selection = source.Select();
+  selection = source.Select(1);
   EXPECT_EQ(selection.iteration, 5);
   ASSERT_EQ(selection.picks.size(), 2u);
   EXPECT_EQ(&selection.picks[0].fragment->batch(), fifth) << "in order of arrival";

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -21,12 +22,20 @@ using SourceFactory = std::function<std::unique_ptr<BatchSource>(int64_t iterati
 struct FeedSpec {
   std::string name;                       ///< for checkpoints; "": the run's own
   std::set<policy::GroupId> groups = {};  ///< of the run's own none: it has all that no other has
-  int64_t max_policy_lag = 0;             ///< rows that are more updates of the feed older are dropped
+  /// Rows that are more updates of the feed older are dropped; nullopt: as the run's max_policy_lag says.
+  std::optional<int64_t> max_policy_lag = std::nullopt;
   /// Iterations that may be sampled beyond those that are done (BatchSource::Done); the run takes the least of its
   /// feeds.
   int64_t max_ahead = 0;
   SourceFactory make_source = {};
 };
+
+/// FeedSpec::max_ahead from which on no worker waits for another: the plan runs freely (GrantScheduler). With less it
+/// samples in rounds.
+inline constexpr int64_t kFreeRunning = 2;
+/// FeedSpec::max_ahead of a feed that takes each iteration once. A larger lag is for workers that are slow: more data
+/// ahead of the updates would only be older.
+constexpr int64_t AheadFor(int64_t max_policy_lag) { return std::min(max_policy_lag, kFreeRunning); }
 
 /// How often a feed was trained, and which versions its updates were published as: what the age of a row is counted in.
 /// Versions count the publications of all feeds together; where there is one feed both numbers are the same. Not

@@ -30,7 +30,7 @@ class ThirdsSource final : public BatchSource {
     return {};
   }
   int64_t NumReady(int64_t first_incomplete) const override { return (first_incomplete - next_) / 3; }
-  Selection Select() override {
+  Selection Select(int64_t /*first_incomplete*/) override {
     next_ += 3;
     Selection selection;
     selection.iteration = next_ - 1;

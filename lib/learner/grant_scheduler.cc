@@ -144,11 +144,13 @@ const GrantScheduler::GrantedLane* GrantScheduler::FindLane(const OpenGrant& gra
   return it != grant.lanes.end() && it->env_id == env_id ? &*it : nullptr;
 }
 
-void GrantScheduler::Accept(WorkerId worker, uint64_t sequence, uint64_t watermark, const CheckedFragment& fragment) {
+int64_t GrantScheduler::Accept(WorkerId worker, uint64_t sequence, uint64_t watermark,
+                               const CheckedFragment& fragment) {
   OpenGrant& grant = grants_.at(fragment.batch->grant.value());
   const int64_t before = std::max<int64_t>(0, grant.granted - grant.delivered);
   grant.delivered += fragment.batch->num_env_steps;
   Round& round = RoundOf(grant);
+  const int64_t iteration = round.iteration;
   round.env_steps += fragment.batch->num_env_steps;
   round.agent_steps += fragment.agent_steps;
   for (const auto& [version, agent_steps] : fragment.of_clients) {
@@ -170,6 +172,7 @@ void GrantScheduler::Accept(WorkerId worker, uint64_t sequence, uint64_t waterma
     grant.last_sequence = sequence;
   }
   SettleGrants(worker.value(), watermark);
+  return iteration;
 }
 
 void GrantScheduler::SettleGrants(uint64_t worker, uint64_t watermark) {
@@ -194,7 +197,7 @@ void GrantScheduler::SettleGrants(uint64_t worker, uint64_t watermark) {
 }
 
 GrantScheduler::Round& GrantScheduler::RoundOf(const OpenGrant& grant) {
-  return rounds_[static_cast<size_t>(grant.iteration - rounds_.front().iteration)];
+  return rounds_[options_.free_running ? 0 : static_cast<size_t>(grant.iteration - rounds_.front().iteration)];
 }
 
 void GrantScheduler::EndGrant(Lane& lane) {
@@ -204,10 +207,14 @@ void GrantScheduler::EndGrant(Lane& lane) {
 void GrantScheduler::CompleteRounds() {
   for (Round& round : rounds_) {
     if (round.complete) continue;
+    if (options_.free_running) {
+      round.complete = Counted(round) >= options_.train_batch_size;
+      continue;
+    }
     const bool is_out = std::any_of(grants_.begin(), grants_.end(),
                                     [&round](const auto& grant) { return grant.second.iteration == round.iteration; });
     if (is_out || round.owed > 0) continue;
-    if (options_.count_steps_by == CountStepsBy::kAgentSteps && round.agent_steps < options_.train_batch_size) {
+    if (options_.count_steps_by == CountStepsBy::kAgentSteps && Counted(round) < options_.train_batch_size) {
       FillRound(round);
       continue;
     }
@@ -217,6 +224,7 @@ void GrantScheduler::CompleteRounds() {
     const Round& round = rounds_.front();
     env_steps_below_[round.iteration + 1] = env_steps_below_.at(round.iteration) + round.env_steps;
     rounds_.pop_front();
+    if (options_.free_running) Begin();
   }
 }
 
@@ -303,8 +311,10 @@ void GrantScheduler::ExpireGrant(uint64_t id) {
   for (size_t i = 0; i < grant.lanes.size(); ++i) {
     const base::EnvId env_id = grant.lanes[i].env_id;
     Lane& lane = LaneOf(env_id);
-    RoundOf(grant).ungranted[env_id.value()] += remaining[i];
-    RoundOf(grant).owed += remaining[i];
+    if (!options_.free_running) {
+      RoundOf(grant).ungranted[env_id.value()] += remaining[i];
+      RoundOf(grant).owed += remaining[i];
+    }
     lane.fresh = true;
     // The owner may have begun this many episodes: none of them is begun again.
     lane.next_episode = std::max(lane.next_episode, lane.limit);
@@ -350,20 +360,24 @@ bool GrantScheduler::MayOpen() const {
   if (options_.stop.updates > 0 && next_iteration_ >= options_.stop.updates) return false;
   if (options_.stop.env_steps == 0) return true;
   // An open grant brings its share at least.
-  const int64_t most_agents = options_.count_steps_by == CountStepsBy::kAgentSteps ? options_.num_agents : 1;
   int64_t env_steps = env_steps_below_.rbegin()->second;
   for (const Round& round : rounds_) {
-    env_steps += std::max(round.env_steps, round.complete ? 0 : options_.train_batch_size / most_agents);
+    env_steps += std::max(round.env_steps, round.complete ? 0 : options_.train_batch_size / most_per_env_step());
   }
   return env_steps < options_.stop.env_steps;
 }
 
-void GrantScheduler::Open() {
+GrantScheduler::Round& GrantScheduler::Begin() {
   Round& round = rounds_.emplace_back();
   round.iteration = next_iteration_++;
+  round.ungranted.resize(lanes_.size());
+  return round;
+}
+
+void GrantScheduler::Open() {
+  Round& round = Begin();
   // At a run's start the first version is the oldest that there is.
   round.min_version = version_when_done_.lower_bound(round.iteration - options_.max_ahead)->second;
-  round.ungranted.resize(lanes_.size());
   Rebalance();
   FillRound(round);
 }
@@ -375,11 +389,12 @@ void GrantScheduler::FillRound(Round& round) {
         std::max<int64_t>(options_.num_envs, (options_.train_batch_size - round.agent_steps) / options_.num_agents);
   }
   round.owed = env_steps;
-  const int64_t share = env_steps / options_.num_envs;
-  const int64_t rest = env_steps % options_.num_envs;
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    round.ungranted[i] = static_cast<int32_t>(share + (static_cast<int64_t>(i) < rest ? 1 : 0));
-  }
+  for (size_t i = 0; i < lanes_.size(); ++i) round.ungranted[i] = ShareOf(i, env_steps);
+}
+
+int32_t GrantScheduler::ShareOf(size_t i, int64_t env_steps) const {
+  const bool has_one_more = static_cast<int64_t>(i) < env_steps % options_.num_envs;
+  return static_cast<int32_t>(env_steps / options_.num_envs + (has_one_more ? 1 : 0));
 }
 
 void GrantScheduler::Rebalance() {
@@ -464,6 +479,10 @@ std::vector<GrantOrder> GrantScheduler::Schedule(absl::Duration now) {
     const bool all_here = static_cast<int64_t>(outstanding_.size()) >= std::max(1, options_.num_workers);
     if (!all_here && now - *first_join_ < options_.join_timeout) return orders;
     started_ = true;
+  }
+  if (options_.free_running) {
+    GrantFreely(&orders);
+    return orders;
   }
   while (MayOpen()) Open();
   AdoptOrphans();

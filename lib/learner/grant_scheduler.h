@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "lib/base/ids.h"
 #include "lib/learner/checked_fragment.h"
 #include "lib/learner/checkpoint.h"
@@ -20,15 +21,16 @@
 
 namespace troupe::learner {
 
-/// The sampling plan of on-policy runs: whole rounds of every environment, one iteration after the other.
+/// The sampling plan: in rounds, or free-running.
 ///
-/// Iteration k opens when those below k - max_ahead are done and published, whatever of those after them has arrived:
-/// so up to 1 + max_ahead of them are granted, and a worker that has handed in one goes on with the next without
-/// waiting for the network. Every environment (lane) owes a fixed number of steps to each. Lanes are spread evenly over
-/// the workers when an iteration opens, moving as few as possible; a lane that moves starts a fresh episode. What a
-/// worker leaves unfinished is granted at once to the others, or to the next that joins. Each grant of a lane has
-/// ordinals of episodes of its own, above those of the grants that are out, so that the order in which grants arrive
-/// does not matter.
+/// *In rounds*, every environment has its part in each iteration, one iteration after the other. Iteration k opens when
+/// those below k - max_ahead are done and published, whatever of those after them has arrived: so up to 1 + max_ahead
+/// of them are granted, and a worker that has handed in one goes on with the next without waiting for the network.
+/// Every environment (lane) owes a fixed number of steps to each. Lanes are spread evenly over the workers when an
+/// iteration opens, moving as few as possible; a lane that moves starts a fresh episode. What a worker leaves
+/// unfinished is granted at once to the others, or to the next that joins. Each grant of a lane has ordinals of
+/// episodes of its own, above those of the grants that are out, so that the order in which grants arrive does not
+/// matter.
 ///
 /// No iteration opens that the run's stop by env steps or updates leaves no need for.
 ///
@@ -37,24 +39,32 @@ namespace troupe::learner {
 /// batch if all agents acted in each; when all of a round has arrived and agent steps are missing, there is another.
 /// How many rounds there are follows from the data alone, not from who sampled it or when it came.
 ///
+/// *Free-running* (Options::free_running), no worker waits for another. Each has up to kGrantsAhead grants, of all its
+/// lanes with as many steps as a round would ask of them, and gets the next one when it hands one in. An iteration is
+/// the data of a batch in the order in which it arrived, whoever sampled it; a fragment that goes beyond the batch is
+/// part of it as a whole. What is granted or has arrived, and is not done, is never more than 1 + max_ahead batches.
+/// So a slow worker delivers less, and a slow learner slows the workers down.
+///
 /// A grant has an age, which begins when it is sent (for a worker that failed at the grant before: when that one was
 /// sent). Beyond its limit (GrantLimit, WorkerStandings) it expires, and its work goes to others. Ages grow from
 /// one Advance to the next: a pause of more than kLongestGap between two counts as kTickOfPause, for a learner that was
 /// stopped took nothing in.
 ///
-/// Invariants: 1. The accepted steps of a complete iteration are exactly train_batch_size (complete_episodes: at
-/// least); counted by agent steps, at least train_batch_size and fewer than num_envs * num_agents more.
+/// Invariants: 1. The accepted steps of a complete iteration are exactly train_batch_size (complete_episodes and
+/// free-running: at least); counted by agent steps, at least train_batch_size and fewer than num_envs * num_agents
+/// more.
 /// 2. No episode ordinal of a lane is granted to two workers, or twice. 3. A lane's new grants are its owner's. 4. As
-/// long as Advance is called every second, an iteration waits for no worker longer than for its limit, and for all that
-/// never deliver together as WorkerStandings says. Not thread-safe.
+/// long as Advance is called every second, an iteration of a plan in rounds waits for no worker longer than for its
+/// limit, and for all that never deliver together as WorkerStandings says. Not thread-safe.
 class GrantScheduler final : public SamplingPlan {
  public:
   struct Options {
     int32_t num_envs = 1;
     int64_t train_batch_size = 1;
     CountStepsBy count_steps_by = CountStepsBy::kEnvSteps;
-    int32_t num_agents = 1;  ///< most agent steps of an env step
-    int64_t max_ahead = 0;   ///< iterations beyond those that are done
+    int32_t num_agents = 1;     ///< most agent steps of an env step
+    int64_t max_ahead = 0;      ///< iterations beyond those that are done
+    bool free_running = false;  ///< max_ahead is at least 1
     bool complete_episodes = false;
     int32_t num_workers = 1;  ///< waited for before the first grant; 0 is 1
     absl::Duration join_timeout = absl::Seconds(10);
@@ -64,6 +74,8 @@ class GrantScheduler final : public SamplingPlan {
   };
   static constexpr absl::Duration kLongestGap = absl::Seconds(3);
   static constexpr absl::Duration kTickOfPause = absl::Seconds(1);
+  /// Grants that a worker may have at a time in a free-running plan: one that it samples for, and the next.
+  static constexpr int64_t kGrantsAhead = 2;
   /// Every step begins at most one episode, unless environments fail: so many more ordinals are a lane's in each grant.
   static constexpr uint32_t kSpareEpisodes = 100;
 
@@ -81,7 +93,8 @@ class GrantScheduler final : public SamplingPlan {
   void Close() override { closed_ = true; }
 
   Verdict Judge(sample::WorkerId worker, const CheckedFragment& fragment) const override;
-  void Accept(sample::WorkerId worker, uint64_t sequence, uint64_t watermark, const CheckedFragment& fragment) override;
+  int64_t Accept(sample::WorkerId worker, uint64_t sequence, uint64_t watermark,
+                 const CheckedFragment& fragment) override;
   void Expire(sample::WorkerId worker, std::optional<sample::GrantId> grant) override;
   void ExpireIfLive(sample::WorkerId worker, sample::GrantId grant) override;
   void NoteLate(sample::WorkerId worker, sample::GrantId grant) override {
@@ -151,12 +164,35 @@ class GrantScheduler final : public SamplingPlan {
   static void TakeAway(Lane& lane);
   /// True where the next iteration may be sampled now.
   bool MayOpen() const;
+  /// The next iteration.
+  Round& Begin();
   void Open();
   /// Every lane owes its share of what the iteration still needs.
   void FillRound(Round& round);
+  /// Steps of lane `i` where all lanes share so many.
+  int32_t ShareOf(size_t i, int64_t env_steps) const;
   Round& RoundOf(const OpenGrant& grant);
   /// A grant of the lane is over.
   static void EndGrant(Lane& lane);
+  // Of a free-running plan:
+  /// Grants what may be sampled now to the workers that have the fewest grants.
+  void GrantFreely(std::vector<GrantOrder>* orders);
+  /// Spreads the lanes over the workers that may have some now, unless that is how they are.
+  void FollowWorkers(absl::Span<const WorkerStandings::Choice> choices);
+  /// Env steps that are to be granted yet for `batches` batches from the open one on; 0 or less: none.
+  int64_t StepsFor(int64_t batches) const;
+  /// Env steps that may be granted now before more is done, and those that the run's stop by env steps or updates
+  /// leaves a need for; 0 or less: none.
+  int64_t StepsAhead() const;
+  int64_t StepsToStop() const;
+  /// The steps of a round, as train_batch_size counts them.
+  int64_t Counted(const Round& round) const;
+  int64_t outstanding_steps() const;
+  /// Steps of train_batch_size that an env step may bring.
+  int64_t most_per_env_step() const {
+    return options_.count_steps_by == CountStepsBy::kAgentSteps ? options_.num_agents : 1;
+  }
+
   /// The grants of what is to be granted of the round.
   void GrantRound(Round& round, std::vector<GrantOrder>* orders);
   void Rebalance();

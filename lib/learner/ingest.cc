@@ -20,7 +20,7 @@ Ingest::Ingest(int64_t budget_bytes, SamplingPlan* plan, Accounting* accounting,
 }
 
 absl::Status Ingest::CheckBudget(const LearnerOptions& options, const sample::BatchSchema& schema,
-                                 const sample::BatchLimits& limits) {
+                                 const sample::BatchLimits& limits, int64_t max_ahead) {
   const bool by_agent_steps = options.count_steps_by == CountStepsBy::kAgentSteps;
   const int64_t step_bytes = by_agent_steps ? MaxBytesPerAgentStep(schema) : MaxBytesPerEnvStep(schema);
   const char* const counted = by_agent_steps ? " agent" : " env";
@@ -33,13 +33,13 @@ absl::Status Ingest::CheckBudget(const LearnerOptions& options, const sample::Ba
   int64_t needed = 0;
   const bool overflow =
       __builtin_mul_overflow(steps, step_bytes, &batch_bytes) ||
-      __builtin_mul_overflow(1 + options.max_policy_lag, batch_bytes, &batches_bytes) ||
+      __builtin_mul_overflow(1 + max_ahead, batch_bytes, &batches_bytes) ||
       __builtin_mul_overflow(std::max<int64_t>(1, options.num_workers), limits.max_message_bytes, &fragments_bytes) ||
       __builtin_add_overflow(batches_bytes, fragments_bytes, &needed);
   if (overflow || needed > options.ingest_budget_bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("ingest_budget_bytes is ", options.ingest_budget_bytes, ", expected at least ",
-                     overflow ? std::string("2^63") : absl::StrCat(needed), ": ", 1 + options.max_policy_lag,
+                     overflow ? std::string("2^63") : absl::StrCat(needed), ": ", 1 + max_ahead,
                      " batches of ", steps, counted, " steps of up to ", step_bytes, " bytes, and a fragment of ",
                      limits.max_message_bytes, " bytes for each of ", std::max(1, options.num_workers), " workers"));
   }
@@ -83,8 +83,8 @@ absl::StatusOr<FragmentAck> Ingest::Offer(sample::WorkerId worker, SequenceTrack
   if (verdict.disposition != Disposition::kDuplicate) sequences.Mark(sequence);
   FragmentAck ack{sequence, sequences.watermark(), verdict.disposition, std::move(verdict.reason)};
   if (accepted) {
-    plan_->Accept(worker, sequence, sequences.watermark(), fragment);
-    Keep(std::make_shared<KeptFragment>(std::move(fragment)));
+    const int64_t iteration = plan_->Accept(worker, sequence, sequences.watermark(), fragment);
+    Keep(std::make_shared<KeptFragment>(std::move(fragment), iteration));
   } else if (verdict.disposition == Disposition::kInvalid) {
     plan_->Expire(worker, fragment.batch->grant);
   } else if (verdict.disposition == Disposition::kStale) {
@@ -168,7 +168,7 @@ std::vector<PolicyRowCount> Ingest::TakeUnused(size_t feed, KeptFragment& fragme
 }
 
 Selection Ingest::Select(size_t feed) {
-  Selection selection = feeds_[feed].source->Select();
+  Selection selection = feeds_[feed].source->Select(plan_->first_incomplete());
   for (Pick& pick : selection.picks) {
     ++pick.fragment->holders_;
     pick.first = !std::exchange(pick.fragment->was_selected_, true);

@@ -41,9 +41,10 @@ class Ingest {
   /// two.
   Ingest(int64_t budget_bytes, SamplingPlan* plan, Accounting* accounting, std::vector<Feed> feeds);
 
-  /// INVALID_ARGUMENT unless the budget holds (1 + max_policy_lag) train batches and one fragment a worker.
+  /// INVALID_ARGUMENT unless the budget holds (1 + max_ahead) train batches (GrantScheduler::Options) and one fragment
+  /// a worker.
   static absl::Status CheckBudget(const LearnerOptions& options, const sample::BatchSchema& schema,
-                                  const sample::BatchLimits& limits);
+                                  const sample::BatchLimits& limits, int64_t max_ahead);
 
   /// Judges one fragment of a live worker. Errors give no disposition and count nothing: RESOURCE_EXHAUSTED the budget
   /// is used up, offer it again later; INVALID_ARGUMENT a sequence number that no honest worker sends.

@@ -169,28 +169,28 @@ TEST(CheckBudgetTest, HoldsTheBatchesAndAFragmentAWorker) {
   LearnerOptions options;
   options.train_batch_size = 4000;
   options.num_workers = 4;
-  for (const int64_t lag : {0, 1, 3}) {
-    options.max_policy_lag = lag;
-    const int64_t needed = (1 + lag) * 4000 * MaxBytesPerEnvStep(schema) + 4 * limits.max_message_bytes;
+  int64_t ahead = 0;
+  for (ahead = 0; ahead < 4; ++ahead) {
+    const int64_t needed = (1 + ahead) * 4000 * MaxBytesPerEnvStep(schema) + 4 * limits.max_message_bytes;
     options.ingest_budget_bytes = needed;
-    EXPECT_TRUE(Ingest::CheckBudget(options, schema, limits).ok());
+    EXPECT_TRUE(Ingest::CheckBudget(options, schema, limits, ahead).ok());
     options.ingest_budget_bytes = needed - 1;
-    const absl::Status status = Ingest::CheckBudget(options, schema, limits);
+    const absl::Status status = Ingest::CheckBudget(options, schema, limits, ahead);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("expected at least ", needed)));
   }
-  options.max_policy_lag = 0;
+  ahead = 0;
   options.count_steps_by = CountStepsBy::kAgentSteps;
   options.num_envs = 10;
   const int64_t needed = (4000 + 10 * 3) * MaxBytesPerAgentStep(schema) + 4 * limits.max_message_bytes;
   options.ingest_budget_bytes = needed;
-  EXPECT_TRUE(Ingest::CheckBudget(options, schema, limits).ok());
+  EXPECT_TRUE(Ingest::CheckBudget(options, schema, limits, ahead).ok());
   options.ingest_budget_bytes = needed - 1;
-  EXPECT_THAT(std::string(Ingest::CheckBudget(options, schema, limits).message()),
+  EXPECT_THAT(std::string(Ingest::CheckBudget(options, schema, limits, ahead).message()),
               HasSubstr("1 batches of 4030 agent steps"));
   options.count_steps_by = CountStepsBy::kEnvSteps;
   options.train_batch_size = std::numeric_limits<int64_t>::max() / 2;
-  EXPECT_EQ(Ingest::CheckBudget(options, schema, limits).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Ingest::CheckBudget(options, schema, limits, ahead).code(), absl::StatusCode::kInvalidArgument);
 }
 
 /// The bound that the start-up check rests on: no batch needs more a step.

@@ -8,12 +8,11 @@
 namespace troupe::learner {
 
 std::vector<KeptFragmentPtr> IterationSource::Accept(KeptFragmentPtr fragment) {
-  const int64_t iteration = fragment->batch().iteration;
-  kept_[iteration].push_back(std::move(fragment));
+  kept_[fragment->iteration()].push_back(std::move(fragment));
   return {};
 }
 
-Selection IterationSource::Select() {
+Selection IterationSource::Select(int64_t /*first_incomplete*/) {
   Selection selection;
   selection.iteration = next_++;
   const auto found = kept_.find(selection.iteration);

@@ -18,7 +18,7 @@ class IterationSource final : public BatchSource {
 
   std::vector<KeptFragmentPtr> Accept(KeptFragmentPtr fragment) override;
   int64_t NumReady(int64_t first_incomplete) const override { return first_incomplete - next_; }
-  Selection Select() override;
+  Selection Select(int64_t first_incomplete) override;
   int64_t Done(int64_t /*first_incomplete*/) const override { return next_; }
   bool AnyKept(absl::FunctionRef<bool(const KeptFragment&)> is_one) const override;
 

@@ -63,7 +63,8 @@ absl::StatusOr<std::unique_ptr<Learner>> Learner::Create(LearnerConfig config, c
   TROUPE_ASSIGN_OR_RETURN(const PolicyViewPtr view, FirstView(config));
   config.schema.policies = view->schema.policies;
   TROUPE_RETURN_IF_ERROR(Assembler::CheckSchema(config.schema));
-  TROUPE_RETURN_IF_ERROR(Ingest::CheckBudget(config.options, config.schema, config.limits));
+  const int64_t max_ahead = MaxAhead(AllFeeds(config, *deps.trainer, *view->table));
+  TROUPE_RETURN_IF_ERROR(Ingest::CheckBudget(config.options, config.schema, config.limits, max_ahead));
   return std::unique_ptr<Learner>(new Learner(std::move(config), deps, view));
 }
 

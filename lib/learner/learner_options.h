@@ -44,7 +44,7 @@ struct LearnerOptions {
   /// environment with all agents more (GrantScheduler says how).
   int64_t train_batch_size = 4000;
   CountStepsBy count_steps_by = CountStepsBy::kEnvSteps;
-  int64_t max_policy_lag = 0;      ///< 0: strictly on-policy; 1: sampling overlaps the update
+  int64_t max_policy_lag = 0;      ///< 0: on-policy; 1: sampling overlaps the update; more: no worker waits (AheadFor)
   bool complete_episodes = false;  ///< batch_mode: complete_episodes
   CommonReward common_reward = CommonReward::kNone;
   TrainTimeAggregator train_time_aggregator = TrainTimeAggregator::kMax;
@@ -53,7 +53,7 @@ struct LearnerOptions {
   int32_t num_workers = 2;                     ///< waited for before the first grant (0: the sampler in this process)
   int32_t num_envs = 16;                       ///< global environments over all workers
   int64_t ingest_budget_bytes =
-      512 << 20;  ///< fragments held; must hold (1 + max_policy_lag) batches and one fragment a worker
+      512 << 20;  ///< fragments held; must hold what may be sampled ahead (Ingest::CheckBudget)
   absl::Duration join_timeout = absl::Seconds(10);    ///< after the first worker: start with those that came
   absl::Duration worker_timeout = absl::Seconds(15);  ///< without a sign of life: its grants are granted again
   GrantTimeout grant_timeout;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lib/learner/learner.h"
+#include "lib/learner/testing/expected_iterations.h"
 #include "lib/learner/testing/fake_trainer.h"
 #include "lib/learner/testing/fake_worker.h"
 #include "lib/policy/parameter_layout.h"
@@ -61,6 +62,7 @@ class World {
     config_.options.max_policy_lag = random_.Below(3);
     config_.options.complete_episodes = random_.Below(3) == 0;
     config_.learner_epoch = 1 + random_.Below(2);
+    iterations_ = std::make_unique<ExpectedIterations>(config_.options);
     rollout_options_ = sample::RandomRolloutOptions(config_.schema, seed);
     first_ = config_.schema.policies;
     const auto table = policy::PolicyTable::Make(first_.values(), std::vector<bool>(first_.size(), true),
@@ -219,7 +221,7 @@ class World {
     for (const auto& policy_rows : fragment.batch->policies) rows += policy_rows.rows;
     EXPECT_EQ(after.received - before.received, rows) << "every row has its fate";
     if (ack->disposition == Disposition::kAccepted) {
-      arrived_[fragment.batch->iteration] += fragment.batch->num_env_steps;
+      arrived_[iterations_->Next(*fragment.batch)] += fragment.batch->num_env_steps;
       if (after.stale > before.stale) ++reached_.partly_stale;
     }
     return true;
@@ -371,6 +373,7 @@ class World {
   std::unique_ptr<Learner> learner_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
   std::map<int64_t, int64_t> arrived_;  ///< env steps by iteration
+  std::unique_ptr<ExpectedIterations> iterations_;
   std::set<int32_t> released_;
   std::map<int32_t, int64_t> forms_;  ///< observation size of the policy a slot was released by
   int names_ = 0;

@@ -12,9 +12,7 @@
 #include "lib/policy/policy_entry.h"
 
 namespace troupe::learner {
-namespace {
 
-/// The trainer's, and the run's own for groups that are in none of them.
 std::vector<FeedSpec> AllFeeds(const LearnerConfig& config, const Trainer& trainer, const policy::PolicyTable& table) {
   std::vector<FeedSpec> feeds = trainer.Feeds();
   std::set<policy::GroupId> fed;
@@ -25,11 +23,18 @@ std::vector<FeedSpec> AllFeeds(const LearnerConfig& config, const Trainer& train
   if (!feeds.empty() && all_fed) return feeds;
   feeds.insert(feeds.begin(),
                FeedSpec{.name = "",
-                        .max_policy_lag = config.options.max_policy_lag,
-                        .max_ahead = config.options.max_policy_lag,
+                        .max_ahead = AheadFor(config.options.max_policy_lag),
                         .make_source = [](int64_t iteration) { return std::make_unique<IterationSource>(iteration); }});
   return feeds;
 }
+
+int64_t MaxAhead(const std::vector<FeedSpec>& feeds) {
+  int64_t ahead = feeds.front().max_ahead;
+  for (const FeedSpec& feed : feeds) ahead = std::min(ahead, feed.max_ahead);
+  return ahead;
+}
+
+namespace {
 
 std::unique_ptr<SamplingPlan> MakePlan(const LearnerConfig& config, const std::vector<FeedSpec>& feeds,
                                        const LearnerState& start) {
@@ -38,8 +43,8 @@ std::unique_ptr<SamplingPlan> MakePlan(const LearnerConfig& config, const std::v
   options.train_batch_size = config.options.train_batch_size;
   options.count_steps_by = config.options.count_steps_by;
   options.num_agents = static_cast<int32_t>(config.schema.agent_ids.size());
-  options.max_ahead = feeds.front().max_ahead;
-  for (const FeedSpec& feed : feeds) options.max_ahead = std::min(options.max_ahead, feed.max_ahead);
+  options.max_ahead = MaxAhead(feeds);
+  options.free_running = options.max_ahead >= kFreeRunning;
   options.complete_episodes = config.options.complete_episodes;
   options.num_workers = config.options.num_workers;
   options.join_timeout = config.options.join_timeout;

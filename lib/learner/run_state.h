@@ -63,6 +63,11 @@ struct RunTimes {
   std::optional<absl::Duration> rate_since;
 };
 
+/// The trainer's feeds, and before them the run's own where a group is in none of them.
+std::vector<FeedSpec> AllFeeds(const LearnerConfig& config, const Trainer& trainer, const policy::PolicyTable& table);
+/// Iterations that the run may sample beyond those that are done: the feeds' least.
+int64_t MaxAhead(const std::vector<FeedSpec>& feeds);
+
 /// What the two halves of a learner share: WorkerDesk brings in what workers say, UpdateCycle takes out what is trained
 /// on, and both tell workers what follows. Made and owned by Learner, before both.
 ///

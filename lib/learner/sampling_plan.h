@@ -36,9 +36,9 @@ struct Verdict {
 };
 
 /// Who samples what: events (workers come and go, fragments are accepted, weights are published) in, grants out. One
-/// per run, whatever is trained on what is sampled: that is BatchSource's. Made and owned by RunState; GrantScheduler,
-/// whole rounds of on-policy data, is the one there is. Has no clock, no thread and no connection: what `now` says is
-/// its caller's, only differences count.
+/// per run, whatever is trained on what is sampled: that is BatchSource's. Made and owned by RunState; GrantScheduler
+/// is the one there is. Has no clock, no thread and no connection: what `now` says is its caller's, only differences
+/// count.
 ///
 /// Not thread-safe: called under RunState's mutex, so nothing of it may block or call out.
 ///
@@ -47,8 +47,8 @@ struct Verdict {
 /// grant leaves undone (its worker left, it expired, a fragment was refused) is not counted as sampled. 4. After Close
 /// nothing is granted; what is granted may still arrive.
 ///
-/// Iterations are the plan's own count. A plan that samples in rounds says which are whole (first_incomplete); one
-/// without rounds leaves that at its first and paces itself by what is published.
+/// Iterations are the plan's own count: each is a batch's worth of data. In rounds an iteration is what was granted for
+/// it; in a free-running plan it is what arrived next.
 class SamplingPlan {
  public:
   virtual ~SamplingPlan() = default;
@@ -74,9 +74,9 @@ class SamplingPlan {
   /// Whether a valid fragment fits a live grant of `worker`: accepted; STALE when its grant is over or its weights are
   /// too old; INVALID when it is not what was granted.
   virtual Verdict Judge(sample::WorkerId worker, const CheckedFragment& fragment) const = 0;
-  /// Books a fragment that Judge accepts. `watermark` is the worker's after it.
-  virtual void Accept(sample::WorkerId worker, uint64_t sequence, uint64_t watermark,
-                      const CheckedFragment& fragment) = 0;
+  /// Books a fragment that Judge accepts. `watermark` is the worker's after it. Returns the iteration that it is of.
+  virtual int64_t Accept(sample::WorkerId worker, uint64_t sequence, uint64_t watermark,
+                         const CheckedFragment& fragment) = 0;
   /// A fragment was refused, so its grant will stay short: the rest of it is granted again. `grant` that is not the
   /// worker's, or nullopt where nobody could read it: all grants of the worker.
   virtual void Expire(sample::WorkerId worker, std::optional<sample::GrantId> grant) = 0;

@@ -31,6 +31,21 @@ absl::Status SetNetworks(const policy::AlgorithmSpec& spec, policy::PolicySpec* 
 /// minibatches of env steps where it has a core, PopArt where it is a user's module.
 absl::Status CheckAlgorithmOf(const policy::PolicySpec& policy, const policy::AlgorithmSpec& spec);
 
+/// algorithm.max_policy_lag where it is auto, of a run of policies that train so: kCorrectedLag where all of them correct
+/// for it (Algorithm::corrects_lag), else 0. A spec without a name is of a policy that does not train.
+int64_t DefaultPolicyLag(const std::vector<policy::AlgorithmSpec>& algorithms);
+/// Enough for a worker that is ten times slower than the others.
+inline constexpr int64_t kCorrectedLag = 16;
+/// The names of those that correct for it.
+std::vector<std::string> NamesThatCorrectLag();
+/// How far a run of policies that train so may sample ahead.
+struct SampledAhead {
+  int64_t iterations = 0;  ///< learner::FeedSpec::max_ahead, the least of all
+  size_t policy = 0;       ///< the first that has it
+  std::string feed;        ///< FeedSpec::name; "": max_policy_lag says it
+};
+SampledAhead AheadOf(const std::vector<policy::AlgorithmSpec>& algorithms, int64_t max_policy_lag);
+
 /// The state that a policy starts with when it is trained so: weights drawn from `seed`, an optimizer that has taken no
 /// step, moments of nothing. A spec without a name: of a policy that is not trained, or that nobody knows yet how it is
 /// (Trainer::AddPolicy and ImportState add what is missing). INVALID_ARGUMENT as CheckAlgorithm; what AddModuleValues

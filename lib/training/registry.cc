@@ -1,6 +1,8 @@
 #include "lib/training/registry.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -61,6 +63,38 @@ absl::Status CheckAlgorithmOf(const policy::PolicySpec& policy, const policy::Al
   if (!policy.policy_class.trainable() || spec.name.empty()) return absl::OkStatus();
   TROUPE_ASSIGN_OR_RETURN(const Algorithm* algorithm, FindAlgorithm(spec.name));
   return algorithm->CheckPolicy(policy, spec);
+}
+
+std::vector<std::string> NamesThatCorrectLag() {
+  std::vector<std::string> names;
+  for (const Algorithm* algorithm : Algorithms()) {
+    if (algorithm->corrects_lag()) names.emplace_back(algorithm->name());
+  }
+  return names;
+}
+
+int64_t DefaultPolicyLag(const std::vector<policy::AlgorithmSpec>& algorithms) {
+  bool any = false;
+  for (const policy::AlgorithmSpec& spec : algorithms) {
+    const absl::StatusOr<const Algorithm*> algorithm = FindAlgorithm(spec.name);
+    if (!algorithm.ok()) continue;
+    if (!(*algorithm)->corrects_lag()) return 0;
+    any = true;
+  }
+  return any ? kCorrectedLag : 0;
+}
+
+SampledAhead AheadOf(const std::vector<policy::AlgorithmSpec>& algorithms, int64_t max_policy_lag) {
+  std::optional<SampledAhead> least;
+  for (size_t policy = 0; policy < algorithms.size(); ++policy) {
+    const absl::StatusOr<const Algorithm*> algorithm = FindAlgorithm(algorithms[policy].name);
+    if (!algorithm.ok()) continue;
+    const std::optional<learner::FeedSpec> feed = (*algorithm)->Feed(algorithms[policy]);
+    SampledAhead here{learner::AheadFor(max_policy_lag), policy, ""};
+    if (feed.has_value()) here = {feed->max_ahead, policy, feed->name};
+    if (!least.has_value() || here.iterations < least->iterations) least = std::move(here);
+  }
+  return least.value_or(SampledAhead{learner::AheadFor(max_policy_lag)});
 }
 
 absl::StatusOr<std::string> StateShape(const policy::PolicySpec& policy, const policy::AlgorithmSpec& algorithm) {

@@ -47,9 +47,9 @@ class MultiAgentKeys(TypedDict, total=False):
 
 
 class TrainingKeys(TypedDict, total=False):
-    name: Literal["ppo", "ippo", "mappo", "a2c", "ia2c", "maa2c"]
+    name: Literal["ppo", "ippo", "mappo", "a2c", "ia2c", "maa2c", "impala", "appo"]
     train_batch_size: int
-    max_policy_lag: int
+    max_policy_lag: Union[int, Literal["auto"]]
     common_reward: Literal["none", "mean", "sum"]
     use_global_state: bool
     use_agent_specific_state: bool
@@ -100,6 +100,13 @@ class TrainingKeys(TypedDict, total=False):
     kl_coeff: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
     kl_target: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
     frozen_parameters: Sequence[str]
+    vtrace_lambda: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    vtrace_clip_rho_threshold: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    vtrace_clip_pg_rho_threshold: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    circular_buffer_num_batches: int
+    circular_buffer_iterations_per_batch: int
+    target_network_update_freq: int
+    tau: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
     preset: Literal["mappo_mpe", "sb3_ppo", "sb3_a2c", "rllib_ppo", "none"]
     action_bound_method: Literal["none", "clip", "tanh", "auto"]
     action_scaling: Union[bool, Literal["auto"]]

@@ -9,6 +9,8 @@
 #include "lib/envs/register_all.h"
 #include "lib/training/a2c/a2c_options.h"
 #include "lib/training/algorithm_options.h"
+#include "lib/training/appo/appo.h"
+#include "lib/training/impala/impala.h"
 #include "lib/training/ppo/ppo_options.h"
 #include <gtest/gtest.h>
 
@@ -46,12 +48,14 @@ void ExpectSame(const policy::AlgorithmSpec& configured, const policy::Algorithm
 TEST(AlgorithmDefaultsTest, StructsHaveTheDefaultsOfTheSchema) {
   ExpectSame(Configured("ppo"), training::PpoSpec(training::PpoOptions()));
   ExpectSame(Configured("a2c"), training::A2cSpec(training::A2cOptions()));
+  ExpectSame(Configured("appo"), training::AppoSpec(training::AppoOptions()));
+  ExpectSame(Configured("impala"), training::ImpalaSpec(training::VtraceOptions()));
   // One more is missed above: add it.
-  EXPECT_EQ(training::AlgorithmNames(), (std::vector<std::string>{"a2c", "ppo"}));
+  EXPECT_EQ(training::AlgorithmNames(), (std::vector<std::string>{"a2c", "appo", "impala", "ppo"}));
 }
 
 TEST(AlgorithmDefaultsTest, EveryNameIsReadByItsAlgorithm) {
-  for (const char* name : {"ppo", "ippo", "mappo", "a2c", "ia2c", "maa2c"}) {
+  for (const char* name : {"ppo", "ippo", "mappo", "a2c", "ia2c", "maa2c", "impala", "appo"}) {
     EXPECT_EQ(training::CheckAlgorithm(Configured(name)), absl::OkStatus()) << name;
   }
 }

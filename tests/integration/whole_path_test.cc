@@ -170,18 +170,19 @@ TEST_F(WholePathTest, SamplingOverlapsTheUpdateAtLagOne) {
   EXPECT_THAT(lags_, testing::ElementsAre(0, 1, 1, 1, 1, 1)) << "the first batch is of the weights that it trains";
 }
 
-TEST_F(WholePathTest, SamplingRunsAheadAsFarAsTheLagLetsIt) {
-  int ahead = 0;  // updates during which three more batches were sampled
+TEST_F(WholePathTest, SamplingRunsFreelyUpToTwoBatchesAhead) {
+  int ahead = 0;  // updates during which two more batches were sampled
   during_update_ = [&](learner::Learner& learner) {
     const absl::Time deadline = absl::Now() + absl::Seconds(30);
-    while (learner.Status().progress.rows.queued < 4 * 3 * 400 && absl::Now() < deadline) {
+    while (learner.Status().progress.rows.queued < 3 * 3 * 400 && absl::Now() < deadline) {
       absl::SleepFor(absl::Milliseconds(1));
     }
-    ahead += static_cast<int>(learner.Status().progress.rows.queued == 4 * 3 * 400);
+    ahead += static_cast<int>(learner.Status().progress.rows.queued == 3 * 3 * 400);
   };
-  Train(Resolve({"algorithm.max_policy_lag=3"}), 2, 6);
+  Train(Resolve({"algorithm.max_policy_lag=100"}), 2, 6);
   EXPECT_EQ(ahead, 6);
-  EXPECT_THAT(lags_, testing::ElementsAre(0, 1, 2, 3, 3, 3));
+  EXPECT_THAT(lags_, testing::Each(testing::Le(3)));
+  EXPECT_GT(lags_.back(), 0);
 }
 
 TEST_F(WholePathTest, CompleteEpisodes) { Train(Resolve({"batch_mode=complete_episodes"}), 2, 4); }

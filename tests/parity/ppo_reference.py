@@ -251,14 +251,9 @@ class Update:
         state = optimizer.state
         return {name: self.policy.named(lambda t: state[t][name]) for name in ("exp_avg", "exp_avg_sq")}
 
-    def targets(self):
+    def advantages(self, value, final):
+        """Advantages and returns of all rows; `value` and `final` are in the units of rewards."""
         o, b = self.o, self.batch
-        mean, variance, count = 0.0, 1.0, 0.0
-        if o["use_value_norm"]:
-            m = self.case["value_moments"]
-            mean, variance, count = m["mean"][0], m["variance"][0], m["count"]
-        with torch.no_grad():
-            value, final = (v.numpy() * np.sqrt(variance) + mean for v in self.values())
         lam = o["gae_lambda"] if o["use_gae"] else 1.0
         adv = np.zeros(b["rows"])
         for s in b["segments"]:
@@ -269,7 +264,24 @@ class Update:
             for t in range(len(delta)):  # the sum of the definition, not the recursion
                 k = np.arange(len(delta) - t)
                 adv[s["first_row"] + t] = ((o["gamma"] * lam) ** k * delta[t:]).sum()
-        ret = adv + value
+        return adv, adv + value
+
+    def old_logp(self):
+        """Log-probabilities by the policy that the ratio is to."""
+        return torch.from_numpy(self.batch["action_logp"])
+
+    def surrogate(self, ratio, logp, adv):
+        return -torch.min(ratio * adv, ratio.clamp(1 - self.o["clip_param"], 1 + self.o["clip_param"]) * adv)
+
+    def targets(self):
+        o = self.o
+        mean, variance, count = 0.0, 1.0, 0.0
+        if o["use_value_norm"]:
+            m = self.case["value_moments"]
+            mean, variance, count = m["mean"][0], m["variance"][0], m["count"]
+        with torch.no_grad():
+            value, final = (v.numpy() * np.sqrt(variance) + mean for v in self.values())
+        adv, ret = self.advantages(value, final)
         a = self.active
         self.explained_variance = 1 - (ret - value)[a].var() / ret[a].var()
         if o["use_value_norm"]:
@@ -292,7 +304,7 @@ class Update:
         lr, entropy_coeff = at(o["learning_rate"]), at(o["entropy_coeff"])
         critic_lr = at(o["critic_learning_rate"]) if o["critic_learning_rate"]["initial"] else lr
         optimizer = self.make_optimizer([dict(params=p.actor_parameters(), lr=lr), dict(params=list(p.critic.parameters()), lr=critic_lr)])
-        old_logp = torch.from_numpy(self.batch["action_logp"])
+        old_logp = self.old_logp()
         sums, rows, norms, steps, epochs = np.zeros(5), 0, np.zeros(2), 0, 0
         for epoch in range(o["num_epochs"]):
             epoch_kl = 0.0
@@ -301,7 +313,7 @@ class Update:
                 logp, entropy = p.distribution(out, self.actions[i], None if self.mask is None else self.mask[i])
                 log_ratio = logp - old_logp[i]
                 ratio, adv = log_ratio.exp(), self.advantage[i]
-                surrogate = -torch.min(ratio * adv, ratio.clamp(1 - o["clip_param"], 1 + o["clip_param"]) * adv)
+                surrogate = self.surrogate(ratio, logp, adv)
                 if o["huber_delta"]:
                     f = lambda x: nn.functional.huber_loss(x, self.target[i], delta=o["huber_delta"], reduction="none")
                 else:

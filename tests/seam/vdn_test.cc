@@ -70,7 +70,7 @@ class TwiceReplay final : public learner::BatchSource {
     return oldest;
   }
   int64_t NumReady(int64_t /*first_incomplete*/) const override { return kept_.size() >= least ? 1 : 0; }
-  learner::Selection Select() override {
+  learner::Selection Select(int64_t /*first_incomplete*/) override {
     learner::Selection selection;
     auto left = static_cast<uint32_t>(kept_.size());
     uint32_t wanted = std::min(left, 2u);

@@ -6,6 +6,7 @@
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/config/make_env.h"
+#include "lib/config/sampling_ahead.h"
 #include "lib/config/worker_yaml.h"
 #include "lib/policy/policy_entry.h"
 #include "lib/policy/policy_spec.h"
@@ -229,6 +230,7 @@ absl::Status LearnerParts::Make() {
     TROUPE_INFO("environment name={} recognized_as=\"{}\"", base::LogSafe(run().env.name), run().recognized_as);
   }
   TROUPE_INFO("scaling {}", policy::ScalingText(run().policies));
+  TROUPE_INFO("sampling {}", config::SamplingText(run()));
   TROUPE_RETURN_IF_ERROR(StartCallbacks(*this));
   TROUPE_RETURN_IF_ERROR(StartTrainFunction(*this));
   const bool samples = run().num_workers == 0 && trains();

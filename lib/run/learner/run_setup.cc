@@ -13,6 +13,7 @@
 #include "lib/config/frozen_weights.h"
 #include "lib/config/image_networks.h"
 #include "lib/config/key_effects.h"
+#include "lib/config/sampling_ahead.h"
 #include "lib/config/torch_modules.h"
 #include "lib/learner/episode_window.h"
 #include "lib/learner/stop_conditions.h"
@@ -254,6 +255,7 @@ absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegis
       config::CheckEffects(setup.run, registry, of_run ? config::FileOf::kRun : config::FileOf::kUser));
   for (const std::string& warning : idle) TROUPE_WARN("{}", warning);
   for (const std::string& warning : config::ImageWarnings(setup.run.policies)) TROUPE_WARN("{}", warning);
+  for (const std::string& warning : config::LagWarnings(setup.run)) TROUPE_WARN("{}", warning);
   if (!directory.empty()) {
     setup.name = std::filesystem::path(directory).lexically_normal().filename().string();
   } else {

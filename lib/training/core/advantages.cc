@@ -1,5 +1,6 @@
 #include "lib/training/core/advantages.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -29,6 +30,32 @@ Advantages ComputeGae(const std::vector<learner::TrainSegment>& segments, absl::
       advantage = rewards[row] + discount * next_value - value + discount * lambda * advantage;
       result.advantages[row] = static_cast<float>(advantage);
       result.returns[row] = static_cast<float>(advantage + value);
+      next_value = value;
+    }
+  }
+  return result;
+}
+
+Advantages ComputeVtrace(const std::vector<learner::TrainSegment>& segments, absl::Span<const float> rewards,
+                         absl::Span<const float> values, absl::Span<const float> final_values,
+                         absl::Span<const float> ratios, double gamma, double lambda, const VtraceClips& clips,
+                         bool time_limit_bootstrap, absl::Span<const int32_t> waits) {
+  Advantages result;
+  result.advantages.assign(rewards.size(), 0.0f);
+  result.returns.assign(values.begin(), values.end());
+  for (const learner::TrainSegment& segment : segments) {
+    double next_value = segment.final_row < 0 ? 0.0 : final_values[segment.final_row];
+    if (segment.truncated && !time_limit_bootstrap) next_value = 0.0;
+    double error = 0.0;  // of the next row: its target minus its value
+    for (int64_t row = segment.first_row + segment.rows - 1; row >= segment.first_row; --row) {
+      const double value = values[row];
+      const double ratio = ratios[row];
+      const double discount = waits.empty() ? gamma : std::pow(gamma, waits[row]);
+      const double delta = rewards[row] + discount * next_value - value;
+      const double ahead = discount * lambda * error;
+      result.advantages[row] = static_cast<float>(std::min(clips.pg_rho, ratio) * (delta + ahead));
+      error = std::min(clips.rho, ratio) * delta + std::min(1.0, ratio) * ahead;
+      result.returns[row] = static_cast<float>(error + value);
       next_value = value;
     }
   }

@@ -26,6 +26,24 @@ Advantages ComputeGae(const std::vector<learner::TrainSegment>& segments, absl::
                       absl::Span<const float> values, absl::Span<const float> final_values, double gamma, double lambda,
                       bool time_limit_bootstrap = true, absl::Span<const int32_t> waits = {});
 
+/// Bounds of V-trace's weights: rho-bar of values, and of the policy's gradient.
+struct VtraceClips {
+  double rho = 1;
+  double pg_rho = 1;
+};
+
+/// V-trace (Espeholt et al. 2018, arXiv 1802.01561, eq. 1 and section 4.2; lambda as in remark 2), a segment at a time.
+/// Returns v_s as `returns`, and as `advantages` what the gradient of log pi is multiplied by, its weight included:
+///   delta_t = r_t + gamma V(s_t+1) - V(s_t),  rho_t = min(rho-bar, ratio_t),  c_t = lambda min(1, ratio_t)
+///   e_t = rho_t delta_t + gamma c_t e_t+1,  v_t = V(s_t) + e_t,  A_t = min(pg-rho-bar, ratio_t) (delta_t + gamma lambda
+///   e_t+1)
+/// `ratios` [rows]: pi(a | s) / mu(a | s), of the policy that learns and the one that acted. Where all are 1 this is
+/// ComputeGae, to the bit. The rest as in ComputeGae.
+Advantages ComputeVtrace(const std::vector<learner::TrainSegment>& segments, absl::Span<const float> rewards,
+                         absl::Span<const float> values, absl::Span<const float> final_values,
+                         absl::Span<const float> ratios, double gamma, double lambda, const VtraceClips& clips,
+                         bool time_limit_bootstrap = true, absl::Span<const int32_t> waits = {});
+
 /// Shifts and scales `advantages` to mean 0 and (population) deviation 1 over the rows in `active`; those in `counted`,
 /// where there are more, in the same way, the others become 0. Active rows that are fewer than two, or all alike, have
 /// no deviation to scale the others by: then over those in `counted`.

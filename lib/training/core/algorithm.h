@@ -55,6 +55,9 @@ class Algorithm {
   /// How its groups are sampled and trained, without the groups; those of one name share rows and clock. nullopt: each
   /// iteration of the run once and whole, as on-policy algorithms do.
   virtual std::optional<learner::FeedSpec> Feed(const policy::AlgorithmSpec& /*spec*/) const { return std::nullopt; }
+  /// Each row counts by how likely the policy of now would take its action, so that rows of older policies do no harm:
+  /// where all policies of a run train so, max_policy_lag is by itself as large as slow workers need it.
+  virtual bool corrects_lag() const { return false; }
   /// Its groups read learner::TrainBatch::joint.
   virtual bool reads_joint_steps() const { return false; }
   /// Makes the trainer of a group of these members, with fresh state of its own where it keeps some. INVALID_ARGUMENT

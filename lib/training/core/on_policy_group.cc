@@ -26,6 +26,8 @@ using learner::UpdateContext;
 
 // Old returns count for at most so many batches in the value moments: they must follow a policy that gets better.
 constexpr double kValueMomentBatches = 50;
+// The most that a row of a policy older than the target weighs (Luo et al. 2020 call it rho, RLlib's APPO has 2).
+constexpr double kMostTargetWeight = 2;
 
 /// Fisher-Yates over `rows`, drawn from (iteration, epoch, policy slot) alone.
 void Shuffle(const UpdateContext& context, int64_t epoch, policy::PolicySlot slot, std::vector<int32_t>* rows) {
@@ -131,6 +133,47 @@ void OnPolicyGroup::AdaptRate(double kl, ResidentPolicy* resident, StepSettings*
   if (!plan_.options.critic_learning_rate.has_value()) settings->critic_learning_rate = *rate;
 }
 
+absl::StatusOr<std::vector<float>> OnPolicyGroup::Ratios(const Work& work, ValueReport* report) const {
+  const Net net = plan_.target.has_value() ? Net::kTarget : Net::kOnline;
+  TROUPE_ASSIGN_OR_RETURN(const std::vector<float> logp, work.resident.backend->LogProbabilities(net));
+  PreparedBatch& prepared = work.prepared;
+  const absl::Span<const float> acted = work.batch.action_logp;
+  std::vector<float> ratios(logp.size(), 1.0f);
+  int64_t clipped = 0;
+  for (const int32_t row : prepared.active()) {
+    ratios[row] = std::exp(logp[row] - acted[row]);
+    report->mean_ratio += ratios[row];
+    clipped += ratios[row] > plan_.vtrace->rho ? 1 : 0;
+  }
+  const auto rows = static_cast<double>(std::max<size_t>(1, prepared.active().size()));
+  report->mean_ratio /= rows;
+  report->clipped_share = static_cast<double>(clipped) / rows;
+  if (plan_.target.has_value()) {
+    // The loss's ratio is min(mu / target, 2) pi / mu.
+    std::vector<float>& old_logp = prepared.targets.old_logp;
+    old_logp.resize(logp.size());
+    for (size_t row = 0; row < logp.size(); ++row) {
+      old_logp[row] = std::max(logp[row], acted[row] - static_cast<float>(std::log(kMostTargetWeight)));
+    }
+    prepared.old_logp = old_logp;
+  }
+  return ratios;
+}
+
+void OnPolicyGroup::MoveTarget(const Work& work) const {
+  if (!plan_.target.has_value() || (work.context.iteration + 1) % plan_.target->interval != 0) return;
+  const policy::ParameterLayout& layout = work.resident.parameters.layout();
+  const absl::Span<float> values = work.resident.parameters.values();
+  const policy::ParameterSection& actor = *layout.FindSection(policy::kActorRole);
+  const policy::ParameterSection& target = *layout.FindSection(absl::StrCat(policy::kActorRole, policy::kTargetOf));
+  const auto share = static_cast<float>(plan_.target->share);
+  for (int64_t i = 0; i < actor.size; ++i) {
+    float& to = values[static_cast<size_t>(target.offset + i)];
+    const float from = values[static_cast<size_t>(actor.offset + i)];
+    to = share == 1 ? from : to + share * (from - to);
+  }
+}
+
 absl::StatusOr<OnPolicyGroup::ValueReport> OnPolicyGroup::PrepareTargets(const Work& work) {
   const OnPolicyOptions& options = plan_.options;
   policy::RunningMoments& value_moments = work.resident.value_moments;
@@ -161,9 +204,18 @@ absl::StatusOr<OnPolicyGroup::ValueReport> OnPolicyGroup::PrepareTargets(const W
   const std::vector<float> values = denormalized(spoken.rows);
   const std::vector<float> final_values = denormalized(spoken.finals);
   const bool by_env_step = options.discount_by == DiscountBy::kEnvStep;
-  Advantages advantages = ComputeGae(work.batch.segments, work.batch.rewards, values, final_values, options.gamma,
-                                     options.use_gae ? options.gae_lambda : 1.0, options.time_limit_bootstrap,
-                                     by_env_step ? absl::MakeConstSpan(work.batch.waits) : absl::Span<const int32_t>());
+  const double lambda = options.use_gae ? options.gae_lambda : 1.0;
+  const auto waits = by_env_step ? absl::MakeConstSpan(work.batch.waits) : absl::Span<const int32_t>();
+  ValueReport report;
+  Advantages advantages;
+  if (plan_.vtrace.has_value()) {
+    TROUPE_ASSIGN_OR_RETURN(const std::vector<float> ratios, Ratios(work, &report));
+    advantages = ComputeVtrace(work.batch.segments, work.batch.rewards, values, final_values, ratios, options.gamma,
+                               lambda, *plan_.vtrace, options.time_limit_bootstrap, waits);
+  } else {
+    advantages = ComputeGae(work.batch.segments, work.batch.rewards, values, final_values, options.gamma, lambda,
+                            options.time_limit_bootstrap, waits);
+  }
   if (options.normalizes_values() && !plan_.values_are_frozen) {
     const policy::RunningMoments moments = MomentsOf(advantages.returns, 1, prepared.uses().in_value());
     policy::RunningMoments merged = Merge(value_moments, moments, kValueMomentBatches * moments.count);
@@ -178,7 +230,6 @@ absl::StatusOr<OnPolicyGroup::ValueReport> OnPolicyGroup::PrepareTargets(const W
   }
   prepared.targets.value_targets = normalized(advantages.returns);
   prepared.targets.old_values = normalized(values);
-  ValueReport report;
   report.broken_streams = spoken.broken_streams;
   report.explained_variance = ExplainedVariance(advantages.returns, values, prepared.uses().in_value());
   prepared.targets.advantages =
@@ -294,6 +345,10 @@ void OnPolicyGroup::AddMetrics(const EpochsReport& epochs, const ValueReport& va
       metrics.insert(metrics.end(), {{"Policy/Return mean", moments.mean[0]},
                                      {"Policy/Return deviation", StandardDeviation(moments.variance[0])}});
     }
+    if (plan_.vtrace.has_value()) {
+      metrics.insert(metrics.end(), {{"Policy/Importance ratio", values.mean_ratio},
+                                     {"Policy/Clipped importance ratios", values.clipped_share}});
+    }
     metrics.insert(metrics.end(), {{"Policy/Explained variance", values.explained_variance},
                                    {"Policy/Gradient norm", totals.actor_grad_norm / steps},
                                    {"Policy/Critic gradient norm", totals.critic_grad_norm / steps}});
@@ -333,6 +388,7 @@ absl::StatusOr<PolicyUpdateReport> OnPolicyGroup::UpdateFrom(const Work& work) {
   StepSettings settings = SettingsOf(&resident);
   TROUPE_ASSIGN_OR_RETURN(const EpochsReport epochs, RunEpochs(work, &settings));
   TROUPE_RETURN_IF_ERROR(resident.backend->End());
+  MoveTarget(work);
   MergeObserved(work.spec, work.prepared, &work.resident);
   BookSkips(work.spec, epochs.totals.steps, epochs.totals.skipped_steps, &work.resident, &partly_skipped_updates_);
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "lib/learner/trainer.h"
 #include "lib/policy/algorithm_spec.h"
 #include "lib/policy/policy_fwd.h"
+#include "lib/training/core/advantages.h"
 #include "lib/training/core/algorithm.h"
 #include "lib/training/core/critic_values.h"
 #include "lib/training/core/group_trainer.h"
@@ -38,6 +40,15 @@ struct OnPolicyPlan {
     bool last_epoch = false;  ///< of the last epoch alone
   };
   std::vector<Statistic> statistics = {};  ///< in the loss's order
+  std::optional<VtraceClips> vtrace = std::nullopt;  ///< in the place of GAE
+  /// With `vtrace`: a slower copy of the actor (policy::NetworkSpec::has_target), which V-trace takes for the policy that learns, and
+  /// which the ratio of the loss is to (Luo et al. 2020, arXiv 1912.00167, section 3.2). After every `interval`-th
+  /// update it moves by `share` of the way to the actor; 1: it is copied.
+  struct ActorTarget {
+    int64_t interval = 1;
+    double share = 1;
+  };
+  std::optional<ActorTarget> target = std::nullopt;
   double stop_above = 0;  ///< > 0: no further epoch once the mean of the first statistic passes it in one
   /// What follows the mean of the first statistic, a KL divergence. The policy's numbers kLearningRate, where the rate
   /// is on, and kKlCoeff, where the penalty adapts, are theirs.
@@ -81,7 +92,14 @@ class OnPolicyGroup final : public GroupTrainer {
   struct ValueReport {
     double explained_variance = 0;
     int64_t broken_streams = 0;
+    double mean_ratio = 0;    ///< of V-trace, over the rows that count
+    double clipped_share = 0;  ///< of these rows, those with a ratio beyond rho-bar
   };
+  /// V-trace's ratios, [rows]: 1 of dead agents, whose actions do nothing. With a target, prepared.old_logp is then that
+  /// of the policy that the loss's ratio is to.
+  absl::StatusOr<std::vector<float>> Ratios(const Work& work, ValueReport* report) const;
+  /// Moves the actor's target, where it is its turn.
+  void MoveTarget(const Work& work) const;
   struct EpochsReport {
     StepTotals totals;
     double last_statistics[kLossStatistics] = {};  ///< means over the rows of the last epoch

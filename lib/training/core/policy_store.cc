@@ -82,9 +82,10 @@ absl::Status PolicyStore::CheckNetworks(const PolicySpec& spec, const StateForm&
   if (!spec.policy_class.trainable() || form.loss == LossOver::kTensors) return absl::OkStatus();
   const bool is_pair = spec.learner_networks.size() == 1 && spec.learner_networks[0].role == policy::kCriticRole;
   const auto is_plain = [](const policy::NetworkSpec& network) {
-    return !network.action_values && !network.has_target && !network.reads_actions();
+    return !network.action_values && !network.reads_actions();
   };
-  if (is_pair && is_plain(spec.actor) && is_plain(spec.critic()) && spec.learner_numbers.empty()) {
+  if (is_pair && is_plain(spec.actor) && is_plain(spec.critic()) && !spec.critic().has_target &&
+      spec.learner_numbers.empty()) {
     return absl::OkStatus();
   }
   std::vector<std::string> roles;
