@@ -21,6 +21,7 @@ constexpr std::string_view kOnPolicy = "on-policy MAPPO";
 constexpr std::string_view kStableBaselines = "Stable-Baselines3";
 constexpr std::string_view kCleanRl = "CleanRL";
 constexpr std::string_view kMaac = "MAAC";
+constexpr std::string_view kSampleFactory = "Sample Factory";
 constexpr std::string_view kSeveral = "several libraries";
 
 constexpr std::string_view kCoreNote = "gru or lstm; the critic's: model.critic_core";
@@ -149,6 +150,18 @@ constexpr ForeignKey kForeignKeys[] = {
     {"entropy_coeff_schedule", kRllib, "algorithm.entropy_coeff", "[[AT, VALUE], ...]"},
     {"kl_coef", kXuance, "algorithm.kl_coeff", "with algorithm.use_kl_loss"},
     {"kl_threshold", kSkrl, "algorithm.target_kl", "which stops the epochs; of KLAdaptiveLR: algorithm.lr_kl_target"},
+    {"vtrace", kRllib, "algorithm.name", "impala and appo always have it"},
+    {"with_vtrace", kSampleFactory, "algorithm.name", "impala and appo always have it"},
+    {"vtrace_rho", kSampleFactory, "algorithm.vtrace_clip_rho_threshold", ""},
+    {"vtrace_c", kSampleFactory, "", "traces are cut at 1; algorithm.vtrace_lambda shortens them"},
+    {"clip_rho_threshold", kSeveral, "algorithm.vtrace_clip_rho_threshold", ""},
+    {"clip_pg_rho_threshold", kSeveral, "algorithm.vtrace_clip_pg_rho_threshold", ""},
+    {"target_update_frequency", kRllib, "algorithm.target_network_update_freq", "in updates"},
+    {"learner_queue_size", kRllib, "algorithm.max_policy_lag", "2 or more: sampling runs two batches ahead"},
+    {"max_requests_in_flight_per_env_runner", kRllib, "algorithm.max_policy_lag",
+     "2 or more: each worker has two grants at a time"},
+    {"async_rl", kSampleFactory, "algorithm.max_policy_lag", "true: 2 or more, false: 0"},
+    {"broadcast_interval", kRllib, "", "weights go out after each update"},
     {"grad_clip_by", kRllib, "algorithm.clip_grad_norm_by", "network or policy; values are not clipped"},
     {"use_proper_time_limits", kOnPolicy, "algorithm.time_limit_bootstrap", ""},
     {"grad_clip", kRllib, "algorithm.max_grad_norm", ""},

@@ -168,6 +168,18 @@ RowMatrix Assembler::ReserveMatrix(tensor::Buffer& buffer, int64_t rows, int64_t
   return {Reserve<float>(buffer, rows * stride).data(), rows, columns, stride};
 }
 
+int64_t Assembler::NewAgentSteps(const Gather& gather, const PolicyTrainBatch& rows) {
+  int64_t steps = 0;
+  int64_t row = 0;
+  for (const SegmentRef& segment : gather.segments) {
+    const auto mask = rows.agent_mask.empty() ? rows.agent_mask : rows.agent_mask.subspan(row, segment.rows);
+    const int64_t active = mask.empty() ? segment.rows : std::accumulate(mask.begin(), mask.end(), int64_t{0});
+    steps += segment.counts ? active : 0;
+    row += segment.rows;
+  }
+  return steps;
+}
+
 const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragments, const FeedClock& clock) {
   TrainBatch& batch = assembly_.batch;
   batch.env_steps = 0;
@@ -190,9 +202,7 @@ const Assembly& Assembler::Assemble(absl::Span<const MultiAgentBatchPtr> fragmen
     CopyFinalRows(gather, rows);
     if (schema_.policies[slot].reward_discount != 1) FillWaits(gather, rows, fragments);
     if (schema_.policies[slot].remembers()) GatherMemories(gather, rows);
-    batch.agent_steps += rows.agent_mask.empty()
-                             ? rows.rows
-                             : std::accumulate(rows.agent_mask.begin(), rows.agent_mask.end(), int64_t{0});
+    batch.agent_steps += NewAgentSteps(gather, rows);
     if (rows.train && !options_.rules.empty()) LeaveOut(gather, rows);
   }
   if (options_.common_reward != CommonReward::kNone) ShareRewards();
@@ -282,11 +292,11 @@ void Assembler::CollectSegments(absl::Span<const MultiAgentBatchPtr> fragments, 
         if (is_old) tally.Wait(rows.policy, counts[s], lag);
         const sample::EpisodeEntry& episode = fragment.episodes[words[sample::kSegmentEpisode]];
         const int32_t final_row = words[sample::kSegmentFinalRow];
-        gather.segments.push_back(
-            SegmentRef{episode.env_id, episode.episode, base::AgentSlot(words[sample::kSegmentSlot]),
-                       step_index[env_row[first_rows[s]]], final_row < 0 ? -1 : step_index[final_env_row[final_row]],
-                       source, static_cast<int32_t>(s), counts[s], final_row, decisions[static_cast<size_t>(s)],
-                       static_cast<SegmentEnd>(words[sample::kSegmentEnd]) == SegmentEnd::kCut});
+        gather.segments.push_back(SegmentRef{
+            episode.env_id, episode.episode, base::AgentSlot(words[sample::kSegmentSlot]),
+            step_index[env_row[first_rows[s]]], final_row < 0 ? -1 : step_index[final_env_row[final_row]], source,
+            static_cast<int32_t>(s), counts[s], final_row, decisions[static_cast<size_t>(s)],
+            static_cast<SegmentEnd>(words[sample::kSegmentEnd]) == SegmentEnd::kCut, fragment.num_agent_steps > 0});
       }
     }
   }

@@ -114,6 +114,7 @@ class Assembler {
     int32_t final_row;  ///< in the source
     int32_t decision;   ///< of the first row; -1: the policy does not remember
     bool cut;
+    bool counts;  ///< its rows were in no batch before: they are agent steps of this one
   };
   /// The rows of one policy in one fragment.
   struct Source {
@@ -153,6 +154,8 @@ class Assembler {
   static RowMatrix ReserveMatrix(tensor::Buffer& buffer, int64_t rows, int64_t columns);
 
   void CollectSegments(absl::Span<const sample::MultiAgentBatchPtr> fragments, const FeedClock& clock);
+  /// Active rows that were in no batch before, of a policy whose rows are copied.
+  static int64_t NewAgentSteps(const Gather& gather, const PolicyTrainBatch& rows);
   void LayOut(Gather& gather, PolicyTrainBatch& batch);
   /// Appends the places of the source's rows to gather.place, moves the cursors, and returns what was appended; valid
   /// until the next call.

@@ -80,7 +80,8 @@ struct Selection {
 ///
 /// Invariants of every source: 1. It keeps a fragment from Accept until it hands it back from Accept, or a pick says
 /// `last`; once in all. 2. A selection has each fragment in one pick, and no segment twice. 3. What it hands out a
-/// second time is young enough to be trained on: only rows that were in no batch age at assembly. 4. It bounds what it
+/// second time may be too old then: it is left out of that batch, and keeps the fate of its first use. A selection has
+/// rows of first or of later uses, not both, where that can be. 4. It bounds what it
 /// keeps.
 class BatchSource {
  public:

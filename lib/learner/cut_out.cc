@@ -152,6 +152,7 @@ sample::MultiAgentBatchPtr CountedBefore(const MultiAgentBatch& batch) {
   // Columns are views, and the storage is shared: what is copied is small.
   auto counted = std::make_shared<MultiAgentBatch>(batch);
   counted->num_env_steps = 0;
+  counted->num_agent_steps = 0;
   counted->finished.clear();
   return counted;
 }

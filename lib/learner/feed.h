@@ -22,12 +22,19 @@ using SourceFactory = std::function<std::unique_ptr<BatchSource>(int64_t iterati
 struct FeedSpec {
   std::string name;                       ///< for checkpoints; "": the run's own
   std::set<policy::GroupId> groups = {};  ///< of the run's own none: it has all that no other has
-  /// Rows that are more updates of the feed older are dropped; nullopt: as the run's max_policy_lag says.
+  /// Rows that are more batches of the feed older are dropped; nullopt: as the run's max_policy_lag says.
   std::optional<int64_t> max_policy_lag = std::nullopt;
+  int64_t uses = 1;  ///< updates that each batch is for
   /// Iterations that may be sampled beyond those that are done (BatchSource::Done); the run takes the least of its
   /// feeds.
   int64_t max_ahead = 0;
   SourceFactory make_source = {};
+
+  /// Updates of the feed that a row's policy may be behind, where the run's max_policy_lag is `lag`. At a batch's last
+  /// use its rows are older than at the first by the other batches that are kept.
+  int64_t MaxLagInUpdates(int64_t lag) const {
+    return max_policy_lag.value_or(lag) * uses + (uses - 1) * (max_ahead + 1);
+  }
 };
 
 /// FeedSpec::max_ahead from which on no worker waits for another: the plan runs freely (GrantScheduler). With less it

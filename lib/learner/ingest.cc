@@ -201,11 +201,11 @@ std::vector<BatchFate> Ingest::Release(size_t feed, const Selection& selection, 
       const auto found = fates.find(count.policy);
       if (found == fates.end()) continue;
       BatchFate& fate = found->second;
-      // Only what was in no batch before can be too old (BatchSource, invariant 3).
+      // Rows of a later use have their fate.
       const int64_t rows = std::min(count.rows, fate.trained);
       fate.*as += rows;
       fate.trained -= rows;
-      fate.uses -= rows;
+      fate.uses -= std::min(count.rows, fate.uses);
     }
   };
   drop(aged, &BatchFate::aged);

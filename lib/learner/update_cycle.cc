@@ -208,7 +208,7 @@ void UpdateCycle::Assemble(Selection selection, Batch& batch) {
     }
     fragments.push_back(std::move(fragment));
   }
-  assembler_.SetMaxLag(run_.feeds[batch.feed].max_policy_lag.value_or(config_.options.max_policy_lag));
+  assembler_.SetMaxLag(run_.feeds[batch.feed].MaxLagInUpdates(config_.options.max_policy_lag));
   batch.assembly = &assembler_.Assemble(fragments, clocks_[batch.feed]);
   // The fragments have been copied: their memory is free for the samples of the next iteration.
   base::MutexLock lock(&run_.mutex);

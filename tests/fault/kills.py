@@ -1,7 +1,7 @@
 """Kills processes of a run with SIGKILL and looks whether anything was lost: workers and learners at random moments, then a learner that
 writes a checkpoint with every update, half of the times while one is being written.
 
-    kills.py TROUPE SOURCE LIBRARY [--workers 60] [--learners 30] [--at-checkpoints 50] [--seed 1]
+    kills.py TROUPE SOURCE LIBRARY [--workers 60] [--learners 30] [--at-checkpoints 50] [--seed 1] [--free-running]
 
 LIBRARY: tests/e2e/slow_disk.cc as a library to preload. It holds a checkpoint up before one of its first fsyncs: without it a busy machine, or a
 disk that is memory, has written one before anybody can kill its writer.
@@ -35,12 +35,16 @@ MAX_SYNCS = 6  # of a checkpoint's files, before it is held up
 class Run:
     """A learner and workers as processes of their own, each started again when it is gone."""
 
-    def __init__(self, troupe, source, library, folder, num_workers, overrides, dice):
+    def __init__(self, troupe, source, library, folder, num_workers, overrides, dice, free_running):
         self.troupe, self.library, self.folder, self.dice = troupe, library, folder, dice
         self.slow = os.path.join(folder, "slow")
         self.run = os.path.join(folder, "runs", "killed")
         self.socket = f"unix:{folder}/learner.sock"
-        self.learner_command = [troupe, "learner", os.path.join(source, "examples", "simple_spread_mappo.yaml"), "--name", "killed",
+        self.free_running = free_running
+        if free_running:
+            overrides = [*overrides, f"algorithm.train_batch_size={TRAIN_BATCH_SIZE}", "algorithm.max_policy_lag=4"]
+        example = "simple_spread_impala.yaml" if free_running else "simple_spread_mappo.yaml"
+        self.learner_command = [troupe, "learner", os.path.join(source, "examples", example), "--name", "killed",
                                 "--resume-or-start", "--listen", self.socket, "--set", "evaluation.at_end=false",
                                 "--set", "stop.env_steps=1000000000", "--set", "experiment.write_interval=4000"]
         for override in overrides:
@@ -130,7 +134,7 @@ class Run:
     def check_lines(self):
         with open(os.path.join(self.run, "progress.jsonl"), encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
-        self.faults += check_lines(lines, 0, TRAIN_BATCH_SIZE)
+        self.faults += check_lines(lines, 0, TRAIN_BATCH_SIZE, self.free_running)
         return len(lines)
 
     def newest_is_whole(self):
@@ -205,7 +209,7 @@ def kill_at_checkpoints(run, times, dice):
 def with_run(arguments, num_workers, overrides, dice, kills):
     """Runs `kills(run)` and gives its result, the lines of progress.jsonl and the faults."""
     folder = tempfile.mkdtemp(prefix="troupe_kills_")
-    run = Run(arguments.troupe, arguments.source, arguments.library, folder, num_workers, overrides, dice)
+    run = Run(arguments.troupe, arguments.source, arguments.library, folder, num_workers, overrides, dice, arguments.free_running)
     try:
         run.keep_alive()
         result = kills(run)
@@ -226,6 +230,7 @@ def main():
     parser.add_argument("--learners", type=int, default=30)
     parser.add_argument("--at-checkpoints", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--free-running", action="store_true", help="IMPALA at a lag of 4 instead of the main job")
     arguments = parser.parse_args()
     dice = random.Random(arguments.seed)
     faults = []

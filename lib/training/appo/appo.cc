@@ -52,6 +52,7 @@ class Appo final : public Algorithm {
     const int64_t batches = options->circular_buffer_num_batches;
     const int64_t uses = options->circular_buffer_iterations_per_batch;
     return learner::FeedSpec{.name = absl::StrCat("appo of ", batches, " batches, ", uses, " times"),
+                             .uses = uses,
                              .max_ahead = batches - 1,
                              .make_source = [uses](int64_t iteration) {
                                return std::make_unique<learner::CircularSource>(iteration, uses);
