@@ -160,8 +160,7 @@ TEST(AlgorithmKeysTest, MistakesAreFoundAmongThoseOfTheName) {
             "default is 7.0e-4");
   EXPECT_EQ(ErrorOf("algorithm: {mixer_lr: 1, name: qmix}"),
             "run.yaml:1:32: algorithm.name: got \"qmix\", expected one of ppo, ippo, mappo, a2c, ia2c, maa2c, impala, "
-            "appo; qmix is "
-            "not implemented")
+            "appo, custom, macustom; qmix is not implemented")
       << "before keys of which nobody knows";
   EXPECT_EQ(ErrorOf("algorithm: [a]\n", {"algorithm.name=a2c"}).find("num_epochs"), std::string::npos);
   EXPECT_EQ(ErrorOf("lr: 3"), "run.yaml:1:1: unknown key \"lr\"; it belongs in \"algorithm.lr\"");

@@ -48,7 +48,9 @@ std::vector<ForeignCode> CodeOf(const RunConfig& config, bool trains) {
   if (!python.empty() && !env.python().folder().empty()) code.push_back({"env.python.folder", env.python().folder()});
   if (!python.empty() && !env.python().path().empty()) code.push_back({"env.python.path", env.python().path()});
   code.insert(code.end(), python.begin(), python.end());
-  for (const NamedModule& module : ModulesOf(config)) code.push_back({module.key, module.text});
+  for (const NamedModule& module : ModulesOf(config, trains ? ModuleUse::kTraining : ModuleUse::kActing)) {
+    code.push_back({module.key, module.text});
+  }
   return code;
 }
 

@@ -177,7 +177,10 @@ std::set<Statement> StatementsOf(const RunConfig& config) {
   }
   const std::string& observation_fn = config.proto().multi_agent().observation_fn();
   if (policy::IsPythonName(observation_fn)) statements.insert({Statement::Kind::kObservation, observation_fn});
-  for (const NamedModule& module : ModulesOf(config)) statements.insert({Statement::Kind::kModule, module.text});
+  for (const NamedModule& module : ModulesOf(config, ModuleUse::kTraining)) {
+    // A worker runs no loss, and has no file with its hash. A path would be read, and the file tried.
+    if (module.acts || IsModulePath(module.text)) statements.insert({Statement::Kind::kModule, module.text});
+  }
   return statements;
 }
 

@@ -285,10 +285,12 @@ void RunConfig::AnchorPaths(const std::string& file) {
     const std::filesystem::path base = in_file("env.plugin") ? folder : here;
     proto->mutable_env()->set_plugin((base / plugin).lexically_normal().string());
   }
-  for (const MutableModule& module : MutableModules(proto.get())) {
-    if (!IsModulePath(*module.text)) continue;
-    *module.text = ((in_file(module.key) ? folder : here) / *module.text).lexically_normal().string();
-  }
+  (void)ChangeModules(proto.get(), ModuleUse::kTraining, [&](NamedModule& module) {
+    if (IsModulePath(module.text)) {
+      module.text = ((in_file(module.key) ? folder : here) / module.text).lexically_normal().string();
+    }
+    return absl::OkStatus();
+  });
   for (v1::Argument& key : *proto->mutable_evaluation()->mutable_env()) {
     if (!key.has_string_value() || key.string_value().empty()) continue;
     const std::filesystem::path base = in_file("evaluation.env") ? folder : here;

@@ -7,12 +7,14 @@
 #include "absl/strings/strip.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
+#include "lib/config/algorithms.h"
 #include "lib/config/overrides.h"
 #include "lib/config/schema.h"
 #include "lib/policy/module_files.h"
 #include "lib/policy/module_reader.h"
 #include "lib/policy/policy_spec.h"
 #include "proto/troupe/v1/config.pb.h"
+#include <google/protobuf/reflection.h>
 
 namespace troupe::config {
 namespace {
@@ -20,11 +22,45 @@ namespace {
 constexpr char kActorKey[] = "torchscript";
 constexpr char kCriticKey[] = "critic_torchscript";
 
-void AddModules(const std::string& section, v1::ModelConfig* model, std::vector<MutableModule>* modules) {
-  if (!model->torchscript().empty()) modules->push_back({JoinKey(section, kActorKey), model->mutable_torchscript()});
-  if (!model->critic_torchscript().empty()) {
-    modules->push_back({JoinKey(section, kCriticKey), model->mutable_critic_torchscript()});
+/// `change` of a text that is not empty.
+absl::Status ChangeText(const std::string& section, const std::string& key, bool acts, std::string text,
+                        google::protobuf::Message* message, absl::FunctionRef<absl::Status(NamedModule&)> change) {
+  if (text.empty()) return absl::OkStatus();
+  NamedModule module = {JoinKey(section, key), std::move(text), acts};
+  TROUPE_RETURN_IF_ERROR(change(module));
+  message->GetReflection()->SetString(message, message->GetDescriptor()->FindFieldByName(key), std::move(module.text));
+  return absl::OkStatus();
+}
+
+absl::Status ChangeNetworks(const std::string& section, v1::ModelConfig* model,
+                            absl::FunctionRef<absl::Status(NamedModule&)> change) {
+  TROUPE_RETURN_IF_ERROR(ChangeText(section, kActorKey, true, model->torchscript(), model, change));
+  return ChangeText(section, kCriticKey, true, model->critic_torchscript(), model, change);
+}
+
+absl::Status ChangeLosses(const std::string& section, v1::AlgorithmConfig* algorithm,
+                          absl::FunctionRef<absl::Status(NamedModule&)> change) {
+  const google::protobuf::FieldDescriptor* const entry = OptionsIn(*algorithm);
+  if (entry == nullptr) return absl::OkStatus();
+  google::protobuf::Message* const options = MutableOptions(*entry, algorithm);
+  for (int i = 0; i < entry->message_type()->field_count(); ++i) {
+    const google::protobuf::FieldDescriptor& field = *entry->message_type()->field(i);
+    if (!RuleOf(field).torchscript()) continue;
+    TROUPE_RETURN_IF_ERROR(ChangeText(section, field.name(), false,
+                                      options->GetReflection()->GetString(*options, &field), options, change));
   }
+  return absl::OkStatus();
+}
+
+/// Of the run, of a policy's or of an agent's overrides.
+template <typename Settings>
+absl::Status ChangeIn(const std::string& section, ModuleUse use, Settings* settings,
+                      absl::FunctionRef<absl::Status(NamedModule&)> change) {
+  if (settings->has_model()) {
+    TROUPE_RETURN_IF_ERROR(ChangeNetworks(JoinKey(section, "model"), settings->mutable_model(), change));
+  }
+  if (!settings->has_algorithm() || use == ModuleUse::kActing) return absl::OkStatus();
+  return ChangeLosses(JoinKey(section, "algorithm"), settings->mutable_algorithm(), change);
 }
 
 /// The hash of a pinned text; empty for what is none.
@@ -66,25 +102,26 @@ absl::Status SetModule(const RunConfig& config, const SettingsOf& of, const std:
 
 }  // namespace
 
-std::vector<MutableModule> MutableModules(v1::RunConfig* config) {
-  std::vector<MutableModule> modules;
-  AddModules("model", config->mutable_model(), &modules);
+absl::Status ChangeModules(v1::RunConfig* config, ModuleUse use, absl::FunctionRef<absl::Status(NamedModule&)> change) {
+  TROUPE_RETURN_IF_ERROR(ChangeIn("", use, config, change));
   v1::MultiAgentConfig& multi_agent = *config->mutable_multi_agent();
   for (v1::PolicyConfig& each : *multi_agent.mutable_policies()) {
-    if (!each.has_model()) continue;
-    AddModules(JoinKey(JoinKey("multi_agent.policies", each.id()), "model"), each.mutable_model(), &modules);
+    TROUPE_RETURN_IF_ERROR(ChangeIn(JoinKey("multi_agent.policies", each.id()), use, &each, change));
   }
   for (v1::AgentConfig& each : *multi_agent.mutable_agents()) {
-    if (!each.has_model()) continue;
-    AddModules(JoinKey(JoinKey("multi_agent.agents", each.agents()), "model"), each.mutable_model(), &modules);
+    TROUPE_RETURN_IF_ERROR(ChangeIn(JoinKey("multi_agent.agents", each.agents()), use, &each, change));
   }
-  return modules;
+  return absl::OkStatus();
 }
 
-std::vector<NamedModule> ModulesOf(const RunConfig& config) {
+std::vector<NamedModule> ModulesOf(const RunConfig& config, ModuleUse use) {
   v1::RunConfig proto = config.proto();
   std::vector<NamedModule> modules;
-  for (const MutableModule& module : MutableModules(&proto)) modules.push_back({module.key, *module.text});
+  const auto add = [&modules](const NamedModule& module) {
+    modules.push_back(module);
+    return absl::OkStatus();
+  };
+  (void)ChangeModules(&proto, use, add);
   return modules;
 }
 
@@ -94,20 +131,22 @@ bool IsModule(const v1::ModelConfig& model, const policy::NetworkSpec& network) 
 
 bool IsModulePath(const std::string& text) { return !text.starts_with(policy::kModuleHashPrefix); }
 
-absl::StatusOr<RunConfig> PinModules(const RunConfig& config) {
+absl::StatusOr<RunConfig> PinModules(const RunConfig& config, ModuleUse use) {
   auto proto = std::make_shared<v1::RunConfig>(config.proto());
   bool changed = false;
-  for (const MutableModule& module : MutableModules(proto.get())) {
-    if (!IsModulePath(*module.text)) {
-      if (!HashOf(*module.text).empty()) continue;
-      return config.KeyError(module.key, absl::StrCat("got \"", base::LogSafe(*module.text, 100),
+  const auto pin = [&](NamedModule& module) {
+    if (!IsModulePath(module.text)) {
+      if (!HashOf(module.text).empty()) return absl::OkStatus();
+      return config.KeyError(module.key, absl::StrCat("got \"", base::LogSafe(module.text, 100),
                                                       "\", expected sha256: and 64 hexadecimal digits, or a path"));
     }
-    const absl::StatusOr<std::string> sha256 = policy::ModuleFiles::OfProcess().Add(*module.text);
+    const absl::StatusOr<std::string> sha256 = policy::ModuleFiles::OfProcess().Add(module.text);
     if (!sha256.ok()) return config.KeyError(module.key, std::string(sha256.status().message()));
-    *module.text = absl::StrCat(std::string(policy::kModuleHashPrefix), *sha256);
+    module.text = absl::StrCat(std::string(policy::kModuleHashPrefix), *sha256);
     changed = true;
-  }
+    return absl::OkStatus();
+  };
+  TROUPE_RETURN_IF_ERROR(ChangeModules(proto.get(), use, pin));
   return changed ? config.With(std::move(proto)) : config;
 }
 

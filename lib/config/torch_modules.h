@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lib/config/resolve_policies.h"
@@ -15,28 +17,31 @@ class ModelConfig;
 
 namespace troupe::config {
 
-/// A value of model.torchscript or model.critic_torchscript that is not empty.
+/// A value that is not empty of model.torchscript, model.critic_torchscript, or a key of an algorithm that names such a
+/// file, too: a loss (KeyRule.torchscript).
 struct NamedModule {
   std::string key;   ///< "model.torchscript", "multi_agent.policies.P.model.torchscript"
   std::string text;  ///< a path, or "sha256:HEX"
+  bool acts = true;  ///< a network, which workers run, too; a loss is the learner's alone
 };
-std::vector<NamedModule> ModulesOf(const RunConfig& config);
-
-/// The same with pointers to the texts.
-struct MutableModule {
-  std::string key;
-  std::string* text;
+/// Who wants to know of files.
+enum class ModuleUse : uint8_t {
+  kActing = 1,    ///< who acts with policies: networks alone
+  kTraining = 2,  ///< who trains them: all
 };
-std::vector<MutableModule> MutableModules(v1::RunConfig* config);
+std::vector<NamedModule> ModulesOf(const RunConfig& config, ModuleUse use);
+/// Writes back each text, which `change` may have changed. Its first error ends it.
+absl::Status ChangeModules(v1::RunConfig* config, ModuleUse use,
+                           absl::FunctionRef<absl::Status(NamedModule& module)> change);
 /// Whether the settings make the network of this role a module: then those of its layers have no effect.
 bool IsModule(const v1::ModelConfig& model, const policy::NetworkSpec& network);
 /// Whether the text is a path.
 bool IsModulePath(const std::string& text);
 
 /// The configuration with "sha256:HEX" in the place of every path to a module, whose file is read into
-/// policy::ModuleFiles: what a run is made of, wherever the file lies or goes. INVALID_ARGUMENT with the key's place:
-/// what ModuleFiles::Add says, or a hash that is none.
-absl::StatusOr<RunConfig> PinModules(const RunConfig& config);
+/// policy::ModuleFiles: what a run is made of, wherever the file lies or goes. What is not of `use` stays as it is.
+/// INVALID_ARGUMENT with the key's place: what ModuleFiles::Add says, or a hash that is none.
+absl::StatusOr<RunConfig> PinModules(const RunConfig& config, ModuleUse use = ModuleUse::kTraining);
 
 /// Reads files that a flag names into policy::ModuleFiles; their hashes. Errors as ModuleFiles::Add, with the flag.
 absl::StatusOr<std::vector<std::string>> AddModuleFiles(const std::vector<std::string>& paths);

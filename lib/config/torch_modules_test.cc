@@ -47,9 +47,15 @@ class FakeReader final : public policy::ModuleReader {
     return absl::OkStatus();
   }
 
+  absl::Status CheckLoss(const policy::PolicySpec& spec, const std::string& sha256) override {
+    losses.push_back(absl::StrCat(spec.id.value(), " ", sha256));
+    return error.empty() ? absl::OkStatus() : absl::InvalidArgumentError(error);
+  }
+
   std::string error;
-  int64_t state_size = 0;        // of every file
-  std::vector<int64_t> outputs;  // that it was asked for
+  std::vector<std::string> losses;  // that it was asked for
+  int64_t state_size = 0;           // of every file
+  std::vector<int64_t> outputs;     // that it was asked for
 };
 
 class TorchModulesTest : public ResolveFixture {
@@ -58,6 +64,7 @@ class TorchModulesTest : public ResolveFixture {
     std::filesystem::create_directories(folder_);
     Write("net.pt", "an actor");
     Write("critic.pt", "a critic");
+    Write("loss.pt", "a loss");
   }
 
   std::string Write(const std::string& name, const std::string& text) const {
@@ -65,10 +72,15 @@ class TorchModulesTest : public ResolveFixture {
     return folder_ + "/" + name;
   }
   std::string Yaml(const std::string& model) const { return absl::StrCat("{env: {name: team}, model: {", model, "}}"); }
+  std::string Custom(const std::string& loss = "") const {
+    return absl::StrCat(
+        "{env: {name: team}, algorithm: {name: custom, loss: ", loss.empty() ? folder_ + "/loss.pt" : loss, "}}");
+  }
   std::string Actor() const { return absl::StrCat("torchscript: ", folder_, "/net.pt"); }
 
   const std::string folder_;
   const std::string hash_ = absl::StrCat("sha256:", base::Sha256("an actor"));
+  const std::string loss_hash_ = absl::StrCat("sha256:", base::Sha256("a loss"));
   const std::string critic_hash_ = absl::StrCat("sha256:", base::Sha256("a critic"));
 };
 
@@ -96,7 +108,8 @@ TEST_F(TorchModulesTest, APathIsRelativeToTheFileThatSaysIt) {
   const auto pinned = PinModules(*config);
   ASSERT_TRUE(pinned.ok()) << pinned.status();
   std::vector<std::string> named;
-  for (const NamedModule& module : ModulesOf(*pinned)) named.push_back(absl::StrCat(module.key, "=", module.text));
+  for (const NamedModule& module : ModulesOf(*pinned, ModuleUse::kTraining))
+    named.push_back(absl::StrCat(module.key, "=", module.text));
   EXPECT_EQ(named, (std::vector<std::string>{absl::StrCat("model.torchscript=", hash_),
                                              absl::StrCat("multi_agent.policies.a.model.torchscript=", critic_hash_)}));
 }
@@ -207,6 +220,81 @@ TEST_F(TorchModulesTest, ATableOfPoliciesAsksForModulesToo) {
             (std::vector<ForeignCode>{{"model.torchscript", hash_}, {"model.torchscript", critic_hash_}}));
   EXPECT_EQ(ForeignCodeOf(run.config),
             (std::vector<ForeignCode>{{"model.torchscript", hash_}, {"model.critic_torchscript", critic_hash_}}));
+}
+
+class LossFilesTest : public TorchModulesTest {};
+
+TEST_F(LossFilesTest, APathBecomesItsHashAndNobodyIsToldThePath) {
+  const ResolvedRun run = Resolve(Custom());
+  EXPECT_EQ(run.algorithms[0].options.at("loss"), policy::OptionValue(loss_hash_));
+  for (const std::string& told : {run.config.ToYaml(), WelcomeYaml(run.config), WorkerFileYaml(run.config)}) {
+    EXPECT_THAT(told, Not(HasSubstr(folder_)));
+    EXPECT_THAT(told, HasSubstr(loss_hash_));
+  }
+  const auto again = RunConfig::FromYaml(run.config.ToYaml(), "again");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*PinModules(*again), run.config);
+}
+
+TEST_F(LossFilesTest, APolicysOwnIsRelativeToTheFileThatSaysIt) {
+  const std::string file = Write("run.yaml",
+                                 "{env: {name: team}, algorithm: {name: custom, loss: loss.pt}, multi_agent: "
+                                 "{policies: {a: {algorithm: {loss: net.pt}}}}}");
+  const auto config = RunConfig::FromFile(file);
+  ASSERT_TRUE(config.ok()) << config.status();
+  const auto pinned = PinModules(*config);
+  ASSERT_TRUE(pinned.ok()) << pinned.status();
+  std::vector<std::string> named;
+  for (const NamedModule& module : ModulesOf(*pinned, ModuleUse::kTraining)) {
+    named.push_back(absl::StrCat(module.key, "=", module.text));
+    EXPECT_FALSE(module.acts);
+  }
+  EXPECT_EQ(named, (std::vector<std::string>{absl::StrCat("algorithm.loss=", loss_hash_),
+                                             absl::StrCat("multi_agent.policies.a.algorithm.loss=", hash_)}));
+  EXPECT_TRUE(ModulesOf(*pinned, ModuleUse::kActing).empty());
+  EXPECT_EQ(*PinModules(*config, ModuleUse::kActing), *config) << "who acts needs no file of a loss";
+}
+
+TEST_F(LossFilesTest, AnErrorHasThePlaceOfItsKey) {
+  EXPECT_THAT(ErrorOf("{env: {name: team}, algorithm: {name: custom}}"),
+              HasSubstr("algorithm.loss: got nothing, expected a TorchScript file"));
+  EXPECT_THAT(ErrorOf(Custom("/no/such.pt")),
+              HasSubstr("run.yaml:1:53: algorithm.loss: got /no/such.pt, which cannot be read"));
+  EXPECT_THAT(ErrorOf(Custom("'sha256:12'")),
+              HasSubstr("algorithm.loss: got \"sha256:12\", expected sha256: and 64 hexadecimal digits, or a path"));
+  EXPECT_THAT(ErrorOf("{env: {name: team}, algorithm: {name: custom, loss: x.pt, clip_param: 0.1}}"),
+              HasSubstr("algorithm.clip_param"));
+  FakeReader reader;
+  Resolve(Custom());
+  EXPECT_EQ(reader.losses, std::vector<std::string>{"default_policy " + loss_hash_.substr(7)});
+  reader.error = "TorchScript file loss.pt has no method forward";
+  EXPECT_THAT(ErrorOf(Custom()), HasSubstr("run.yaml:1:53: algorithm.loss: TorchScript file loss.pt has no method "));
+}
+
+TEST_F(LossFilesTest, AResumedRunMayNotChangeItsLoss) {
+  const RunConfig before = Resolve(Custom()).config;
+  Write("loss.pt", "another loss");
+  const auto after = PinModules(*RunConfig::FromYaml(Custom(), "new.yaml"));
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_THAT(std::string(ResumeConfig(before, *after).status().message()),
+              HasSubstr(absl::StrCat("new.yaml:1:53: algorithm.loss: got \"sha256:", base::Sha256("another loss"),
+                                     "\", but the run was started with \"", loss_hash_)));
+  Write("loss.pt", "a loss");
+}
+
+TEST_F(LossFilesTest, AWorkerIsToldTheHashAndRunsNothing) {
+  const RunConfig asked = Resolve(Custom()).config;
+  EXPECT_TRUE(Permits().Admit(asked).ok());
+  EXPECT_EQ(Permits().Admit(*RunConfig::FromYaml(Custom(), "asked")).status().code(),
+            absl::StatusCode::kPermissionDenied)
+      << "a path of the learner's, which would be read";
+  FakeReader reader;
+  const auto unknown = RunConfig::FromYaml(Custom("'sha256:" + std::string(64, 'e') + "'"), "welcome");
+  ASSERT_TRUE(unknown.ok()) << unknown.status();
+  EXPECT_TRUE(ResolveRun(*unknown, registry_).ok());
+  EXPECT_TRUE(reader.losses.empty());
+  EXPECT_EQ(TrainingCodeOf(asked), (std::vector<ForeignCode>{{"algorithm.loss", loss_hash_}}));
+  EXPECT_TRUE(ForeignCodeOf(asked).empty()) << "who evaluates";
 }
 
 }  // namespace

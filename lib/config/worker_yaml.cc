@@ -123,6 +123,7 @@ constexpr const char* kWorkerKeys[] = {
     "algorithm.use_actions_mask",
     "algorithm.gamma",
     "algorithm.discount_by",
+    "algorithm.loss",
     "model.actor_hidden_sizes",
     "model.critic_hidden_sizes",
     "model.activation",

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -21,6 +23,9 @@ class ModuleReader {
   /// Describe, and where the file is not what the spec says.
   virtual absl::Status WriteFirstValues(const PolicySpec& spec, const NetworkSpec& network,
                                         const ParameterLayout& layout, absl::Span<float> values) = 0;
+  /// Tries the module of that hash as the loss that `spec` is trained with (algorithm.loss), on a few rows. A column
+  /// that it names and ignores is a warning in the log. Errors as Describe.
+  virtual absl::Status CheckLoss(const PolicySpec& spec, const std::string& sha256) = 0;
 };
 
 /// The process's reader; nullptr: the program has no LibTorch. Set once, by main, before there are threads.

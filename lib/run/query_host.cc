@@ -48,7 +48,7 @@ absl::StatusOr<std::shared_ptr<inference::ActorHost>> MakeActorHost(const policy
   config::RunConfig own;
   if (!asked.config_path.empty()) {
     TROUPE_ASSIGN_OR_RETURN(own, config::RunConfig::FromFile(asked.config_path));
-    TROUPE_ASSIGN_OR_RETURN(own, config::PinModules(own));
+    TROUPE_ASSIGN_OR_RETURN(own, config::PinModules(own, config::ModuleUse::kActing));
   }
   TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> modules, config::AddModuleFiles(asked.modules));
   TROUPE_ASSIGN_OR_RETURN(const config::Permits permits, config::Permits::Make(own, {}, modules));

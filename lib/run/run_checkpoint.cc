@@ -53,7 +53,7 @@ absl::StatusOr<RunCheckpoint> ReadRunCheckpoint(const std::string& folder, const
   std::vector<config::ForeignCode> code = config::ForeignCodeOf(config);
   if (manifest.state.table != nullptr) config::AddForeignCode(config::ForeignCodeOf(*manifest.state.table), &code);
   SayForeignCode(code);
-  TROUPE_RETURN_IF_ERROR(ReadRunModules(folder, config));
+  TROUPE_RETURN_IF_ERROR(ReadRunModules(folder, config, config::ModuleUse::kActing));
   TROUPE_ASSIGN_OR_RETURN(found.run, config::ResolveRun(config, registry));
   if (!overrides.empty()) {
     TROUPE_RETURN_IF_ERROR(config::CheckEffects(found.run, registry, config::FileOf::kRun).status());

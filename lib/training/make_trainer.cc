@@ -67,6 +67,9 @@ absl::StatusOr<std::unique_ptr<learner::Trainer>> MakeTrainer(std::vector<policy
     }
     return MakeTorchBackend(spec, place, TorchPath::kHost, team);
   };
+  store_deps.make_module_backend = [=](const policy::PolicySpec& spec) {
+    return MakeTorchBackend(spec, place, place.is_cuda() ? TorchPath::kDevice : TorchPath::kHost, team, precision);
+  };
   TrainingContext context{.seed = seed, .team = team, .device = place, .precision = precision};
   context.make_torch_group = [](const Algorithm& algorithm, absl::Span<const GroupMember> members,
                                 const TrainingContext& of) {

@@ -77,7 +77,7 @@ absl::Status ActWhereLibTorchIs(absl::FunctionRef<bool()> modules) {
 
 bool NamesModules(const std::string& path, const std::vector<std::string>& overrides) {
   const absl::StatusOr<config::RunConfig> config = config::RunConfig::FromFile(path, overrides);
-  return config.ok() && !config::ModulesOf(*config).empty();
+  return config.ok() && !config::ModulesOf(*config, config::ModuleUse::kActing).empty();
 }
 
 }  // namespace troupe::services

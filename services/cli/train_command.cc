@@ -85,16 +85,16 @@ std::vector<std::string> NamesThatCame(const std::string& folder, const config::
   return names;
 }
 
-/// The TorchScript files of the pinned configuration.
+/// The TorchScript files of the pinned configuration that workers run. All that it names have to be there.
 absl::StatusOr<std::vector<Module>> Modules(const config::RunConfig& config) {
   std::vector<Module> modules;
-  for (const config::NamedModule& named : config::ModulesOf(config)) {
+  for (const config::NamedModule& named : config::ModulesOf(config, config::ModuleUse::kTraining)) {
     const std::string sha256 = named.text.substr(policy::kModuleHashPrefix.size());
     const absl::StatusOr<policy::ModuleFilePtr> file = policy::ModuleFiles::OfProcess().Find(sha256);
     if (!file.ok()) return config.KeyError(named.key, std::string(file.status().message()));
     const bool known =
         std::any_of(modules.begin(), modules.end(), [&](const Module& module) { return module.sha256 == sha256; });
-    if (!known) modules.push_back({sha256, *file});
+    if (!known && named.acts) modules.push_back({sha256, *file});
   }
   return modules;
 }
@@ -154,7 +154,8 @@ absl::StatusOr<Plan> MakePlan(const TrainFlags& flags) {
     TROUPE_ASSIGN_OR_RETURN(config, config::ResumeConfig(old_config, config));
   }
   plan.num_workers = config.num_workers();
-  if (!plan.folder.empty()) TROUPE_RETURN_IF_ERROR(run::ReadRunModules(plan.folder, config));
+  if (!plan.folder.empty())
+    TROUPE_RETURN_IF_ERROR(run::ReadRunModules(plan.folder, config, config::ModuleUse::kTraining));
   TROUPE_ASSIGN_OR_RETURN(plan.modules, Modules(config));
   // The environment of a run that goes on is not made here: the learner does, once it has said what that executes.
   if (flags.resume.empty()) {

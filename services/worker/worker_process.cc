@@ -143,7 +143,7 @@ absl::StatusOr<config::Permits> ReadPermits(const WorkerFlags& flags) {
   config::RunConfig own;
   if (!flags.config.empty()) {
     TROUPE_ASSIGN_OR_RETURN(own, config::RunConfig::FromFile(flags.config, flags.overrides));
-    TROUPE_ASSIGN_OR_RETURN(own, config::PinModules(own));
+    TROUPE_ASSIGN_OR_RETURN(own, config::PinModules(own, config::ModuleUse::kActing));
   }
   TROUPE_ASSIGN_OR_RETURN(const std::vector<std::string> modules, config::AddModuleFiles(flags.allow_torchscript));
   return config::Permits::Make(own, flags.allow_python, modules);

@@ -10,6 +10,7 @@
 #include "lib/training/a2c/a2c_options.h"
 #include "lib/training/algorithm_options.h"
 #include "lib/training/appo/appo.h"
+#include "lib/training/custom/custom_options.h"
 #include "lib/training/impala/impala.h"
 #include "lib/training/ppo/ppo_options.h"
 #include <gtest/gtest.h>
@@ -18,15 +19,19 @@ namespace troupe::integration {
 namespace {
 
 /// What a policy of cartpole is trained by, with nothing but the algorithm's name given.
-policy::AlgorithmSpec Configured(const std::string& name) {
+policy::AlgorithmSpec Configured(const std::string& name, const std::string& more = "") {
   env::EnvRegistry registry;
   envs::RegisterAllEnvs(registry);
-  const auto config = config::RunConfig::FromYaml("env: {name: cartpole}\nalgorithm: {name: " + name + "}", "run.yaml");
+  const auto config =
+      config::RunConfig::FromYaml("env: {name: cartpole}\nalgorithm: {name: " + name + more + "}", "run.yaml");
   EXPECT_TRUE(config.ok()) << config.status();
   const auto run = config::ResolveRun(*config, registry);
   EXPECT_TRUE(run.ok()) << run.status();
   return run.ok() ? run->algorithms[0] : policy::AlgorithmSpec();
 }
+
+/// A loss, which is nowhere, as a worker is told one.
+const std::string kLoss = ", loss: 'sha256:" + std::string(64, 'a') + "'";
 
 /// Defaults that are worked out for a policy.
 constexpr const char* kAuto[] = {"minibatch_size", "minibatch_by", "entropy_coeff"};
@@ -50,13 +55,19 @@ TEST(AlgorithmDefaultsTest, StructsHaveTheDefaultsOfTheSchema) {
   ExpectSame(Configured("a2c"), training::A2cSpec(training::A2cOptions()));
   ExpectSame(Configured("appo"), training::AppoSpec(training::AppoOptions()));
   ExpectSame(Configured("impala"), training::ImpalaSpec(training::VtraceOptions()));
+  training::CustomOptions custom;
+  custom.loss = std::string(64, 'a');
+  ExpectSame(Configured("custom", kLoss), training::CustomSpec(custom));
   // One more is missed above: add it.
-  EXPECT_EQ(training::AlgorithmNames(), (std::vector<std::string>{"a2c", "appo", "impala", "ppo"}));
+  EXPECT_EQ(training::AlgorithmNames(), (std::vector<std::string>{"a2c", "appo", "custom", "impala", "ppo"}));
 }
 
 TEST(AlgorithmDefaultsTest, EveryNameIsReadByItsAlgorithm) {
   for (const char* name : {"ppo", "ippo", "mappo", "a2c", "ia2c", "maa2c", "impala", "appo"}) {
     EXPECT_EQ(training::CheckAlgorithm(Configured(name)), absl::OkStatus()) << name;
+  }
+  for (const char* name : {"custom", "macustom"}) {
+    EXPECT_EQ(training::CheckAlgorithm(Configured(name, kLoss)), absl::OkStatus()) << name;
   }
 }
 

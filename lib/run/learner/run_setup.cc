@@ -240,12 +240,12 @@ absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegis
     TROUPE_ASSIGN_OR_RETURN(config, config::PinModules(config));
     TROUPE_ASSIGN_OR_RETURN(config, config::ResumeConfig(old_config, config));
     SayWhatIsResumed(directory, old_config, config);
-    TROUPE_RETURN_IF_ERROR(ReadRunModules(directory, old_config));
+    TROUPE_RETURN_IF_ERROR(ReadRunModules(directory, old_config, config::ModuleUse::kTraining));
     TROUPE_ASSIGN_OR_RETURN(const config::ResolvedRun old_run, config::ResolveRun(old_config, registry));
     trained_before = old_run.learner.trains;
   } else if (!request.resume.empty()) {
     SayForeignCode(config::TrainingCodeOf(config));
-    TROUPE_RETURN_IF_ERROR(ReadRunModules(directory, config));
+    TROUPE_RETURN_IF_ERROR(ReadRunModules(directory, config, config::ModuleUse::kTraining));
   }
   TROUPE_ASSIGN_OR_RETURN(setup.run, config::ResolveRun(config, registry));
   // A run's own file says what an older version took.
@@ -277,7 +277,7 @@ absl::StatusOr<RunSetup> SetUpRun(const RunRequest& request, const env::EnvRegis
   options.directory = directory;
   options.resume = resume;
   TROUPE_ASSIGN_OR_RETURN(setup.folder, storage::RunFolder::Open(std::move(options)));
-  TROUPE_RETURN_IF_ERROR(KeepRunModules(directory, setup.run.policies));
+  TROUPE_RETURN_IF_ERROR(KeepRunModules(directory, setup.run.config));
   if (resume) {
     absl::StatusOr<learner::LearnerState> state = setup.folder->LoadLatest(&setup.quarantined);
     // A run that never had a checkpoint begins again, in the next epoch.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -42,7 +43,8 @@ struct StepTotals {
   double policy_loss = 0;  ///< without the entropy bonus
   double value_loss = 0;   ///< without its coefficient
   double entropy = 0;
-  std::array<double, kLossStatistics> statistics = {};  ///< the loss's own
+  std::array<double, kLossStatistics> statistics = {};              ///< the loss's own
+  std::vector<std::pair<std::string, double>> module_metrics = {};  ///< of a user's module, sums over steps, by name
   // Sums over steps; norms before clipping.
   double actor_grad_norm = 0;
   double critic_grad_norm = 0;

@@ -60,6 +60,11 @@ StepTotals& StepTotals::operator+=(const StepTotals& other) {
   value_loss += other.value_loss;
   entropy += other.entropy;
   for (size_t i = 0; i < statistics.size(); ++i) statistics[i] += other.statistics[i];
+  if (module_metrics.empty()) {
+    module_metrics = other.module_metrics;
+  } else {
+    for (size_t i = 0; i < other.module_metrics.size(); ++i) module_metrics[i].second += other.module_metrics[i].second;
+  }
   actor_grad_norm += other.actor_grad_norm;
   critic_grad_norm += other.critic_grad_norm;
   return *this;
@@ -327,10 +332,13 @@ void OnPolicyGroup::AddMetrics(const EpochsReport& epochs, const ValueReport& va
     metrics.emplace_back("Policy/Broken critic streams", static_cast<double>(values.broken_streams));
   }
   if (totals.steps > 0) {
-    metrics.insert(metrics.end(), {{"Loss/Policy loss", totals.policy_loss / rows},
-                                   {"Loss/Value loss", settings.value_loss_coeff * totals.value_loss / value_rows},
-                                   {"Loss/Entropy loss", -settings.entropy_coeff * totals.entropy / rows},
-                                   {"Policy/Entropy", totals.entropy / rows}});
+    for (const auto& [name, sum] : totals.module_metrics) metrics.emplace_back("Loss/" + name, sum / steps);
+    if (plan_.loss.module.empty()) {
+      metrics.insert(metrics.end(), {{"Loss/Policy loss", totals.policy_loss / rows},
+                                     {"Loss/Value loss", settings.value_loss_coeff * totals.value_loss / value_rows},
+                                     {"Loss/Entropy loss", -settings.entropy_coeff * totals.entropy / rows}});
+    }
+    metrics.emplace_back("Policy/Entropy", totals.entropy / rows);
     for (size_t i = 0; i < plan_.statistics.size(); ++i) {
       const OnPolicyPlan::Statistic& statistic = plan_.statistics[i];
       metrics.emplace_back(statistic.tag,

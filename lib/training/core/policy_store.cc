@@ -138,6 +138,7 @@ absl::StatusOr<std::unique_ptr<PolicyStore>> PolicyStore::Make(std::vector<Polic
   if (options.states_are_swappable) TROUPE_RETURN_IF_ERROR(CheckSwappable(specs, forms));
   auto store = std::unique_ptr<PolicyStore>(
       new PolicyStore(std::move(specs), std::move(forms), seed, std::move(make_backend), options));
+  store->make_module_backend_ = std::move(deps.make_module_backend);
   PolicyStore* const self = store.get();
   policy::PolicyStateTier::Deps tier_deps;
   tier_deps.blobs = deps.blobs;
@@ -187,7 +188,7 @@ absl::Status PolicyStore::MakeFirst() {
     if (all_fit) {
       TROUPE_RETURN_IF_ERROR(reader_->Acquire({slot}, Access::kRead).status());
     } else if (HasBackend(slot) && shapes.insert(policy::ShapeOf(spec(slot))).second) {
-      TROUPE_RETURN_IF_ERROR(make_backend_(spec(slot)).status());
+      TROUPE_RETURN_IF_ERROR(MakeBackend(slot).status());
     }
   }
   return absl::OkStatus();
@@ -198,7 +199,15 @@ size_t PolicyStore::size() const { return specs_.size(); }
 const policy::PolicySpec& PolicyStore::spec(PolicySlot slot) const { return specs_[static_cast<size_t>(slot.value())]; }
 
 bool PolicyStore::HasBackend(PolicySlot slot) const {
-  return spec(slot).policy_class.trainable() && form(slot).loss == LossOver::kRows;
+  return spec(slot).policy_class.trainable() && form(slot).loss != LossOver::kTensors;
+}
+
+absl::StatusOr<std::unique_ptr<NetworkBackend>> PolicyStore::MakeBackend(PolicySlot slot) const {
+  if (form(slot).loss == LossOver::kRows) return make_backend_(spec(slot));
+  if (make_module_backend_ != nullptr) return make_module_backend_(spec(slot));
+  return absl::FailedPreconditionError(absl::StrCat("the loss of policy \"", spec(slot).id.value(),
+                                                    "\" is a TorchScript module, which trains with LibTorch; this "
+                                                    "program is without"));
 }
 
 absl::Status PolicyStore::CheckSlot(PolicySlot slot) const {
@@ -279,7 +288,7 @@ absl::StatusOr<PolicyTier::Value> PolicyStore::FromState(PolicySlot slot, const 
   }
   // It stays empty for a policy that is only kept.
   if (HasBackend(slot) && policy->backend == nullptr) {
-    TROUPE_ASSIGN_OR_RETURN(policy->backend, make_backend_(spec(slot)));
+    TROUPE_ASSIGN_OR_RETURN(policy->backend, MakeBackend(slot));
   }
   Fill(state, policy.get());
   const std::shared_ptr<ResidentPolicy> resident(policy.release(), [this, shape](ResidentPolicy* evicted) {

@@ -71,6 +71,8 @@ class PolicyStore final : private policy::ResidentForm {
   struct Deps {
     policy::BlobStore* blobs = nullptr;        ///< nullptr: evicted states all stay in host memory
     policy::PolicyStateTier::Source fallback;  ///< a lost policy's state in the last checkpoint; may be absent
+    /// LibTorch's back end, for LossOver::kModule; absent: the program is without LibTorch.
+    BackendFactory make_module_backend;
   };
 
   /// Policies with fresh weights of version (0, 0); a spec without an id: the slot is free. `forms` by slot.
@@ -167,6 +169,7 @@ class PolicyStore final : private policy::ResidentForm {
   int32_t ShapeNumber(policy::PolicySlot slot);
   /// True if a NetworkBackend trains it.
   bool HasBackend(policy::PolicySlot slot) const;
+  absl::StatusOr<std::unique_ptr<NetworkBackend>> MakeBackend(policy::PolicySlot slot) const;
   /// nullptr when there is none.
   std::unique_ptr<ResidentPolicy> TakeShell(int32_t shape);
   void KeepShell(int32_t shape, std::unique_ptr<ResidentPolicy> evicted);
@@ -179,6 +182,7 @@ class PolicyStore final : private policy::ResidentForm {
   std::vector<StateForm> forms_;           ///< by slot
   const uint64_t seed_;
   const BackendFactory make_backend_;
+  BackendFactory make_module_backend_;
   const PolicyStoreOptions options_;
   std::vector<Book> books_;                          ///< by slot
   std::unordered_map<std::string, int32_t> shapes_;  ///< their numbers

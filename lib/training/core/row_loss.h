@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "absl/types/span.h"
@@ -56,6 +57,8 @@ struct RowLoss {
 struct RowLossCall {
   const RowLoss* loss = nullptr;
   std::array<double, kLossNumbers> numbers = {};
+  /// Instead of `loss`, with LossOver::kModule: the SHA-256 of a user's module among policy::ModuleFiles.
+  std::string module = {};
 
   bool operator==(const RowLossCall& other) const = default;
 };

@@ -17,6 +17,7 @@ struct StateNumber {
 enum class LossOver : uint8_t {
   kRows = 1,     ///< RowLoss: a NetworkBackend steps actor and critic together
   kTensors = 2,  ///< TorchGroup: each section of the parameters has an optimizer and steps of its own
+  kModule = 3,   ///< as kRows, but LibTorch alone computes it: a user's TorchScript module
 };
 
 /// What a policy's state has for its algorithm, beside the networks. Plain value.
@@ -32,6 +33,7 @@ struct StateForm {
     std::string text = value_moments ? " value_moments" : "";
     if (optimizer != 0) text += " optimizer " + std::to_string(optimizer);
     if (loss == LossOver::kTensors) text += " block_steps";
+    if (loss == LossOver::kModule) text += " loss_module";
     for (const StateNumber& number : numbers) text += " " + number.name;
     return text;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +14,10 @@
 #include "lib/inference/module_actors.h"
 #include "lib/policy/module_reader.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/training/script/loss_probe.h"
+#include "lib/training/script/loss_script.h"
 #include "lib/training/script/script_actor.h"
+#include "lib/training/script/script_file.h"
 #include "lib/training/script/script_network.h"
 #include "lib/training/script/script_probe.h"
 #include "lib/training/torch/torch_device.h"
@@ -53,6 +57,21 @@ class Reader final : public policy::ModuleReader {
     });
   }
 
+  absl::Status CheckLoss(const policy::PolicySpec& spec, const std::string& sha256) override {
+    const std::string key = absl::StrCat(sha256, " ", policy::ShapeOf(spec));
+    const std::lock_guard lock(mutex_);
+    if (tried_.count(key) > 0) return absl::OkStatus();
+    TROUPE_ASSIGN_OR_RETURN(const policy::ModuleFilePtr file, policy::ModuleFiles::OfProcess().Find(sha256));
+    TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<LossScript> script, LossScript::Load(*file, torch::kCPU));
+    const absl::StatusOr<std::vector<std::string>> unused = TryLoss(spec, *script);
+    if (!unused.ok()) return ScriptError(*file, std::string(unused.status().message()));
+    for (const std::string& column : *unused) {
+      TROUPE_WARN("a loss names a column that it seems to ignore file={} column={}", base::LogSafe(file->path), column);
+    }
+    tried_.insert(key);
+    return absl::OkStatus();
+  }
+
  private:
   static absl::StatusOr<policy::ModuleSpec> Read(const policy::PolicySpec& spec, const policy::NetworkSpec& network) {
     TROUPE_ASSIGN_OR_RETURN(const policy::ModuleFilePtr file,
@@ -68,6 +87,7 @@ class Reader final : public policy::ModuleReader {
 
   std::mutex mutex_;
   std::map<std::string, policy::ModuleSpec> described_;  // by role and shape, which has the file's hash
+  std::set<std::string> tried_;                          // hashes of losses, and shapes
 };
 
 class Actors final : public inference::ModuleActors {

@@ -5,14 +5,13 @@
 #include <cmath>
 #include <optional>
 #include <sstream>
-#include <streambuf>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "lib/base/log.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/training/script/script_file.h"
 #include "lib/training/torch/torch_status.h"
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
@@ -21,37 +20,12 @@ namespace {
 
 using torch::Tensor;
 
-constexpr size_t kMaxTold = 300;  // characters of what LibTorch says
 /// Beginnings of the names of torch.nn's classes that compute something else while they are trained.
 constexpr std::array<std::string_view, 7> kTrainingClasses = {
     "Dropout", "AlphaDropout", "FeatureAlphaDropout", "BatchNorm", "SyncBatchNorm", "InstanceNorm", "RReLU"};
 constexpr char kStateSize[] = "state_size";
 constexpr char kSignature[] =
     "forward(self, obs: Tensor, agent_id: Tensor, state: Tensor, mask: Tensor) -> Tuple[Tensor, Tensor]";
-
-/// Borrows bytes for a stream, which only reads.
-class Bytes final : public std::streambuf {
- public:
-  explicit Bytes(const std::string& bytes) {
-    char* const first = const_cast<char*>(bytes.data());
-    setg(first, first, first + bytes.size());
-  }
-
- protected:
-  pos_type seekoff(off_type offset, std::ios_base::seekdir from, std::ios_base::openmode /*which*/) override {
-    char* const base = from == std::ios_base::beg ? eback() : from == std::ios_base::cur ? gptr() : egptr();
-    if (offset < eback() - base || offset > egptr() - base) return pos_type(off_type(-1));
-    setg(eback(), base + offset, egptr());
-    return gptr() - eback();
-  }
-  pos_type seekpos(pos_type position, std::ios_base::openmode which) override {
-    return seekoff(position, std::ios_base::beg, which);
-  }
-};
-
-absl::Status Wrong(const policy::ModuleFile& file, const std::string& what) {
-  return absl::InvalidArgumentError(absl::StrCat("TorchScript file ", base::LogSafe(file.path), " ", what));
-}
 
 std::string ClassOf(const torch::jit::Module& module) {
   return module.type()->name().has_value() ? module.type()->name()->name() : std::string();
@@ -86,13 +60,13 @@ std::optional<int64_t> StateSizeOf(const torch::jit::Module& module) {
 /// What in the module's classes and attributes cannot be served; empty: nothing.
 std::string ComplaintAbout(const torch::jit::Module& module) {
   if (const std::string got = SignatureGot(module); !got.empty()) {
-    return absl::StrCat("has ", base::LogSafe(got, kMaxTold), ", expected ", kSignature);
+    return absl::StrCat("has ", base::LogSafe(got, kMaxScriptWords), ", expected ", kSignature);
   }
   if (!StateSizeOf(module).has_value()) {
     std::ostringstream got;
     got << module.attr(kStateSize);
-    return absl::StrCat("has ", kStateSize, " ", base::LogSafe(got.str(), kMaxTold), ", expected an integer from 0 to ",
-                        policy::kMaxModuleState);
+    return absl::StrCat("has ", kStateSize, " ", base::LogSafe(got.str(), kMaxScriptWords),
+                        ", expected an integer from 0 to ", policy::kMaxModuleState);
   }
   for (const auto& each : module.named_modules()) {
     const std::string name = ClassOf(each.value);
@@ -104,18 +78,6 @@ std::string ComplaintAbout(const torch::jit::Module& module) {
                         "module.eval() before torch.jit.script, or none");
   }
   return "";
-}
-
-/// The interpreter's errors are pages that end with what is wrong.
-torch::IValue CallForward(torch::jit::Method forward, std::vector<torch::IValue> inputs) {
-  try {
-    return forward(std::move(inputs));
-  } catch (const c10::OutOfMemoryError&) {
-    throw;
-  } catch (const std::exception& error) {
-    const std::vector<std::string> lines = absl::StrSplit(error.what(), '\n', absl::SkipWhitespace());
-    TORCH_CHECK(false, "forward of the TorchScript module fails: ", lines.empty() ? "without a word" : lines.back());
-  }
 }
 
 bool SameMemory(const Tensor& a, const Tensor& b) {
@@ -141,20 +103,15 @@ absl::StatusOr<std::unique_ptr<ScriptNetwork>> ScriptNetwork::Load(const policy:
                                                                    const torch::Device& device) {
   std::unique_ptr<ScriptNetwork> network;
   const absl::Status read = CatchTorch("reading a TorchScript file", [&]() -> absl::Status {
-    Bytes bytes(file.bytes);
-    std::istream stream(&bytes);
-    torch::jit::Module module = torch::jit::load(stream, device);
-    if (const std::string complaint = ComplaintAbout(module); !complaint.empty()) return Wrong(file, complaint);
+    torch::jit::Module module = ReadScript(file, device);
+    if (const std::string complaint = ComplaintAbout(module); !complaint.empty()) return ScriptError(file, complaint);
     const int64_t state_size = *StateSizeOf(module);
     network.reset(new ScriptNetwork(std::move(module), widths, state_size));
     const absl::Status found = network->FindTensors();
-    return found.ok() ? found : Wrong(file, std::string(found.message()));
+    return found.ok() ? found : ScriptError(file, std::string(found.message()));
   });
   if (absl::IsInvalidArgument(read) || absl::IsResourceExhausted(read)) return read;
-  if (!read.ok()) {
-    return Wrong(file, absl::StrCat("cannot be read, expected what torch.jit.save wrote of a torch.jit.script: ",
-                                    base::LogSafe(std::string(read.message()), kMaxTold)));
-  }
+  if (!read.ok()) return UnreadableScript(file, read);
   return network;
 }
 
@@ -235,7 +192,7 @@ ScriptOutputs ScriptNetwork::Run(const Tensor& observation, const Tensor& agent_
                                  const Tensor& mask) const {
   const torch::jit::GraphOptimizerEnabledGuard plain(false);
   const int64_t rows = observation.size(0);
-  const torch::IValue result = CallForward(forward_, {observation, agent_id, state, mask});
+  const torch::IValue result = CallScript(forward_, {observation, agent_id, state, mask});
   const auto& given = result.toTupleRef().elements();
   const Tensor outputs = given[0].toTensor();
   const Tensor after = given[1].toTensor();

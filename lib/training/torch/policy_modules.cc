@@ -2,9 +2,39 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "lib/base/status_macros.h"
+#include "lib/training/script/script_modules.h"
+
 namespace troupe::training {
 
 using torch::Tensor;
+
+absl::StatusOr<Scripts> LoadScripts(const policy::PolicySpec& spec, const Device& device) {
+  Scripts scripts;
+  for (const policy::NetworkSpec* const network : {&spec.actor, &spec.critic()}) {
+    switch (network->encoder) {  // a kind that is added does not compile before it is computed here
+      case policy::EncoderKind::kMlp:
+      case policy::EncoderKind::kCnn:
+      case policy::EncoderKind::kLeaves:
+      case policy::EncoderKind::kAttention:
+      case policy::EncoderKind::kShared:
+        continue;
+      case policy::EncoderKind::kTorchScript: {
+        TROUPE_ASSIGN_OR_RETURN((network == &spec.actor ? scripts.actor : scripts.critic),
+                                LoadScript(spec, *network, device));
+        if (!network->has_target) continue;
+        TROUPE_ASSIGN_OR_RETURN(scripts.actor_target, LoadScript(spec, *network, device));
+        continue;
+      }
+    }
+    return absl::UnimplementedError(
+        absl::StrCat("LibTorch's back end computes encoders of kind mlp, cnn, leaves, attention, torchscript and "
+                     "shared, got unknown for the ",
+                     network->role));
+  }
+  return scripts;
+}
 
 Modules MakeModules(const policy::PolicySpec& spec, const policy::ParameterLayout& layout, const Scripts& scripts,
                     const Tensor& values, const Tensor& gradients) {

@@ -2,8 +2,10 @@
 
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "lib/policy/parameter_layout.h"
 #include "lib/policy/policy_spec.h"
+#include "lib/training/device_options.h"
 #include "lib/training/script/script_network.h"
 #include "lib/training/torch/torch_networks.h"
 #include <torch/torch.h>
@@ -25,6 +27,10 @@ struct Scripts {
   std::shared_ptr<ScriptNetwork> actor_target;
   std::shared_ptr<ScriptNetwork> critic;
 };
+
+/// Those of `spec`. UNIMPLEMENTED for an encoder of a kind that LibTorch's back end does not know; what LoadScript
+/// says.
+absl::StatusOr<Scripts> LoadScripts(const policy::PolicySpec& spec, const Device& device);
 
 /// `values` and `gradients` have the layout, which is the spec's.
 Modules MakeModules(const policy::PolicySpec& spec, const policy::ParameterLayout& layout, const Scripts& scripts,

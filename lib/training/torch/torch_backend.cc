@@ -10,10 +10,11 @@
 #include "lib/base/status_macros.h"
 #include "lib/training/core/action_head.h"
 #include "lib/training/core/optimizer.h"
-#include "lib/training/script/script_modules.h"
+#include "lib/training/script/loss_script.h"
 #include "lib/training/torch/captured_steps.h"
 #include "lib/training/torch/cuda_graph.h"
 #include "lib/training/torch/device_memory.h"
+#include "lib/training/torch/loss_rows.h"
 #include "lib/training/torch/policy_modules.h"
 #include "lib/training/torch/torch_batch.h"
 #include "lib/training/torch/torch_device.h"
@@ -37,20 +38,6 @@ namespace {
 using torch::Tensor;
 
 constexpr int64_t kValueRows = 65536;  // of one forward pass outside of minibatches: bounds its memory
-
-/// What of the rows of both are those of one; 0 where there are none.
-double ShareOf(const Minibatch& one, const Minibatch& other) {
-  const auto rows = static_cast<double>(one.rows.size(0));
-  return rows == 0 ? 0 : rows / (rows + static_cast<double>(other.rows.size(0)));
-}
-
-/// Of no rows: 0.
-Tensor MeanOf(const Tensor& of_rows) { return of_rows.numel() == 0 ? of_rows.sum() : of_rows.mean(); }
-
-/// Losses of both networks.
-struct Losses {
-  NetworkLoss actor, critic;
-};
 
 class TorchBackend final : public NetworkBackend {
  public:
@@ -159,8 +146,9 @@ class TorchBackend final : public NetworkBackend {
   absl::Status Step(int64_t first, int64_t count, const StepSettings& settings) override {
     return Guarded("taking a minibatch step", [&]() -> absl::Status {
       RECORD_USER_SCOPE("troupe::minibatch_step");
-      TROUPE_RETURN_IF_ERROR(FindLoss(*settings.loss.loss));
       if (memory_.borrows()) modules_.gradients.zero_();
+      if (!settings.loss.module.empty()) return StepModule(first, count, settings);
+      TROUPE_RETURN_IF_ERROR(FindLoss(*settings.loss.loss));
       if (spec_.shares_encoder() && memory_.borrows()) return StepShared(first, count, settings);
       const Minibatches minibatch = minibatches_.Take(first, count);
       if (!memory_.borrows()) {
@@ -189,16 +177,17 @@ class TorchBackend final : public NetworkBackend {
   }
 
   absl::StatusOr<StepTotals> TakeTotals() override {
-    if (!memory_.borrows()) {
-      const absl::Status status = Guarded("reading losses", [&] {
+    const absl::Status status = Guarded("reading losses", [&] {
+      if (!memory_.borrows()) {
         const Tensor host = memory_.ToHost(device_totals_.numbers());
         memory_.Await();
         totals_ = DeviceTotals::Read(host);
         device_totals_.Clear();
-        return absl::OkStatus();
-      });
-      TROUPE_RETURN_IF_ERROR(status);
-    }
+      }
+      totals_.module_metrics = module_metrics_.Take(memory_);
+      return absl::OkStatus();
+    });
+    TROUPE_RETURN_IF_ERROR(status);
     return std::exchange(totals_, StepTotals{});
   }
 
@@ -249,6 +238,7 @@ class TorchBackend final : public NetworkBackend {
     moments_ = {};
     device_steps_.reset();
     device_totals_.Release();
+    module_metrics_.Release();
     minibatches_.Release();
   }
 
@@ -412,10 +402,12 @@ class TorchBackend final : public NetworkBackend {
     };
   }
 
+  Tensor ActorOutput(const Minibatch& minibatch) const {
+    return Outputs(spec_.actor, modules_.actor, loaded_.actor, Tensor(), loaded_.actor_memory, minibatch);
+  }
+
   NetworkLoss ActorLoss(const Minibatch& minibatch, const StepSettings& settings) const {
-    const Tensor output =
-        Outputs(spec_.actor, modules_.actor, loaded_.actor, Tensor(), loaded_.actor_memory, minibatch);
-    return ActorLossOf(modules_, output, minibatch.rows, settings);
+    return ActorLossOf(modules_, ActorOutput(minibatch), minibatch.rows, settings);
   }
 
   NetworkLoss ActorLossOf(const Modules& modules, const Tensor& output, const Tensor& rows,
@@ -430,12 +422,15 @@ class TorchBackend final : public NetworkBackend {
     return {loss, torch::stack(sums).detach(), rows.size(0)};
   }
 
+  Tensor ValuesOf(const Minibatch& minibatch) const {
+    if (minibatch.inputs.defined()) return ValuesOfUnits(minibatch);
+    return Outputs(spec_.critic(), modules_.critic, loaded_.critic, loaded_.critic_index, loaded_.critic_memory,
+                   minibatch)
+        .squeeze(1);
+  }
+
   NetworkLoss CriticLoss(const Minibatch& minibatch, const StepSettings& settings) const {
-    const Tensor value = minibatch.inputs.defined() ? ValuesOfUnits(minibatch)
-                                                    : Outputs(spec_.critic(), modules_.critic, loaded_.critic,
-                                                              loaded_.critic_index, loaded_.critic_memory, minibatch)
-                                                          .squeeze(1);
-    return CriticLossOf(value, minibatch.rows, settings);
+    return CriticLossOf(ValuesOf(minibatch), minibatch.rows, settings);
   }
 
   NetworkLoss CriticLossOf(const Tensor& value, const Tensor& rows, const StepSettings& settings) const {
@@ -458,8 +453,8 @@ class TorchBackend final : public NetworkBackend {
     return losses;
   }
 
-  /// Losses of networks that share an encoder, which is run once for both.
-  Losses SharedLosses(const Modules& modules, const Minibatches& minibatches, const StepSettings& settings) const {
+  /// The actor's outputs and the critic's values where they share an encoder, which is run once for both.
+  std::pair<Tensor, Tensor> SharedOutputs(const Modules& modules, const Minibatches& minibatches) const {
     const Tensor inputs = loaded_.actor.Take(minibatches.actor.run);
     const Tensor shared = spec_.actor.core.remembers()
                               ? EncodeSequences(spec_.actor, modules.actor, inputs, minibatches.actor.batch_sizes,
@@ -471,10 +466,39 @@ class TorchBackend final : public NetworkBackend {
       if (spec_.actor.core.remembers()) return Decode(network.activation, module, rows);
       return InPrecision([&] { return Decode(network.activation, module, rows); });
     };
-    return {ActorLossOf(modules, head(spec_.actor, modules.actor, minibatches.actor.kept), minibatches.actor.rows,
-                        settings),
-            CriticLossOf(head(spec_.critic(), modules.critic, minibatches.critic.kept).squeeze(1),
-                         minibatches.critic.rows, settings)};
+    return {head(spec_.actor, modules.actor, minibatches.actor.kept),
+            head(spec_.critic(), modules.critic, minibatches.critic.kept).squeeze(1)};
+  }
+
+  Losses SharedLosses(const Modules& modules, const Minibatches& minibatches, const StepSettings& settings) const {
+    const auto [output, values] = SharedOutputs(modules, minibatches);
+    return {ActorLossOf(modules, output, minibatches.actor.rows, settings),
+            CriticLossOf(values, minibatches.critic.rows, settings)};
+  }
+
+  /// A step whose loss is a user's module: of all rows that count for a network, with weights that say for which.
+  absl::Status StepModule(int64_t first, int64_t count, const StepSettings& settings) {
+    if (settings.loss.module != loss_module_) {
+      TROUPE_ASSIGN_OR_RETURN(loss_script_, LossScript::Find(settings.loss.module, memory_.device()));
+      loss_module_ = settings.loss.module;
+    }
+    loaded_.LoadWeights(*batch_, memory_);
+    if (!memory_.borrows()) modules_.gradients.zero_();
+    const Minibatches each = minibatches_.Take(first, count);
+    const Minibatch& all = each.critic.rows.size(0) > each.actor.rows.size(0) ? each.critic : each.actor;
+    const auto [output, values] =
+        spec_.shares_encoder() ? SharedOutputs(modules_, {all, all}) : std::pair(ActorOutput(all), ValuesOf(all));
+    const ActionTerms terms = Distribution(modules_, output, all.rows);
+    const ModuleLoss made = loss_script_->Run(LossOutputs(output, modules_.log_std, values.unsqueeze(1), terms),
+                                              LossColumns(loss_script_->columns(), head_, loaded_, all.rows));
+    torch::autograd::backward({made.loss}, {});
+    const torch::NoGradGuard no_grad;
+    const Tensor entropy = (terms.entropy * loaded_.policy_weights.index_select(0, all.rows)).sum();
+    const Losses totals = OfBoth(made.loss.detach(), entropy, each.actor.rows.size(0), each.critic.rows.size(0));
+    const Tensor ok = memory_.borrows() ? torch::tensor(StepOnHost(totals.actor, totals.critic, settings))
+                                        : StepParametersOnDevice(totals.actor, totals.critic, settings);
+    module_metrics_.Add(made.metrics, ok);
+    return absl::OkStatus();
   }
 
   /// A step of networks that share an encoder. Where it has convolutions, and there are threads for it, two take half
@@ -504,14 +528,15 @@ class TorchBackend final : public NetworkBackend {
     return absl::OkStatus();
   }
 
-  void StepOnHost(const NetworkLoss& actor, const NetworkLoss& critic, const StepSettings& settings) {
+  /// False: not finite, and skipped.
+  bool StepOnHost(const NetworkLoss& actor, const NetworkLoss& critic, const StepSettings& settings) {
     ZeroFrozen(settings.frozen, parameters_->gradients());
     const std::vector<ParameterBlock> blocks = parameters_->blocks();
     const NetworkNorms norms = {GradientNorm(blocks.front()), GradientNorm(blocks.back())};
     if (!std::isfinite(actor.mean.item<float>()) || !std::isfinite(critic.mean.item<float>()) ||
         !std::isfinite(norms.actor) || !std::isfinite(norms.critic)) {
       ++totals_.skipped_steps;
-      return;
+      return false;
     }
     StepNetworks(settings, norms, parameters_);
     ++totals_.steps;
@@ -524,6 +549,7 @@ class TorchBackend final : public NetworkBackend {
     totals_.value_loss += critic.sums.item<float>();
     totals_.actor_grad_norm += norms.actor;
     totals_.critic_grad_norm += norms.critic;
+    return true;
   }
 
   /// Whether a step is the same work whatever it reads: a user's module may ask the device for numbers.
@@ -539,7 +565,8 @@ class TorchBackend final : public NetworkBackend {
     StepParametersOnDevice(losses.actor, losses.critic, settings);
   }
 
-  void StepParametersOnDevice(const NetworkLoss& actor, const NetworkLoss& critic, const StepSettings& settings) {
+  /// A bool, as StepOnHost.
+  Tensor StepParametersOnDevice(const NetworkLoss& actor, const NetworkLoss& critic, const StepSettings& settings) {
     const torch::NoGradGuard no_grad;
     const int64_t split = parameters_->acting_size();
     const int64_t rest = parameters_->size() - split;
@@ -551,6 +578,7 @@ class TorchBackend final : public NetworkBackend {
         settings, actor_norm, critic_norm, ok,
         {modules_.values, modules_.gradients, moments_.exp_avg, moments_.exp_avg_sq, device_steps_, split});
     device_totals_.Add(actor, critic, actor_norm, critic_norm, ok);
+    return ok;
   }
 
   const policy::PolicySpec spec_;
@@ -576,10 +604,13 @@ class TorchBackend final : public NetworkBackend {
 
   const RowLoss* row_loss_ = nullptr;  // of the last step
   const TorchLoss* loss_ = nullptr;    // its code
+  std::string loss_module_;            // of the last step that a user's module gave the loss of
+  std::unique_ptr<LossScript> loss_script_;
 
   StepTotals totals_;
   Tensor device_steps_;  // scalar float64
   DeviceTotals device_totals_;
+  MetricSums module_metrics_;
 };
 
 }  // namespace
@@ -590,28 +621,7 @@ absl::StatusOr<std::unique_ptr<NetworkBackend>> MakeTorchBackend(const policy::P
   if (device.is_cuda() && path == TorchPath::kHost) {
     return absl::InvalidArgumentError(absl::StrCat(device.ToString(), " cannot compute on the host's memory"));
   }
-  Scripts scripts;
-  for (const policy::NetworkSpec* const network : {&spec.actor, &spec.critic()}) {
-    switch (network->encoder) {  // a kind that is added does not compile before it is computed here
-      case policy::EncoderKind::kMlp:
-      case policy::EncoderKind::kCnn:
-      case policy::EncoderKind::kLeaves:
-      case policy::EncoderKind::kAttention:
-      case policy::EncoderKind::kShared:
-        continue;
-      case policy::EncoderKind::kTorchScript: {
-        TROUPE_ASSIGN_OR_RETURN((network == &spec.actor ? scripts.actor : scripts.critic),
-                                LoadScript(spec, *network, device));
-        if (!network->has_target) continue;
-        TROUPE_ASSIGN_OR_RETURN(scripts.actor_target, LoadScript(spec, *network, device));
-        continue;
-      }
-    }
-    return absl::UnimplementedError(
-        absl::StrCat("LibTorch's back end computes encoders of kind mlp, cnn, leaves, attention, torchscript and "
-                     "shared, got unknown for the ",
-                     network->role));
-  }
+  TROUPE_ASSIGN_OR_RETURN(Scripts scripts, LoadScripts(spec, device));
   return std::unique_ptr<NetworkBackend>(
       std::make_unique<TorchBackend>(spec, std::move(scripts), device, path, std::move(team), precision));
 }

@@ -35,4 +35,17 @@ void TorchBatch::LoadTargets(const policy::PolicySpec& spec, const PreparedBatch
   }
 }
 
+void TorchBatch::LoadWeights(const PreparedBatch& batch, const DeviceMemory& memory) {
+  if (policy_weights.defined()) return;
+  const auto weights = [&](bool (RowUses::*counts)(int64_t) const) {
+    torch::Tensor host = torch::empty({batch.rows()});
+    for (int64_t row = 0; row < batch.rows(); ++row) {
+      host.data_ptr<float>()[row] = (batch.uses().*counts)(row) ? 1.0f : 0.0f;
+    }
+    return memory.Load(host);
+  };
+  policy_weights = weights(&RowUses::IsInPolicy);
+  value_weights = weights(&RowUses::IsInValue);
+}
+
 }  // namespace troupe::training

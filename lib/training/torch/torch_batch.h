@@ -18,12 +18,15 @@ struct TorchBatch {
   torch::Tensor actor_memory;   ///< [sequences, state size], what the actor remembered before each
   torch::Tensor critic_memory;  ///< the same of a critic that remembers by itself
   torch::Tensor old_logp, advantages, value_targets, old_values;  ///< [rows] each, from LoadTargets on
+  torch::Tensor policy_weights, value_weights;                    ///< [rows] each, from LoadWeights on
 
   /// All but the targets. `actor_reads_mask`: it is a user's module. `batch` stays until DeviceMemory::Await.
   static TorchBatch Load(const policy::PolicySpec& spec, const PreparedBatch& batch, bool actor_reads_mask,
                          const DeviceMemory& memory);
   /// PreparedBatch::targets, once.
   void LoadTargets(const policy::PolicySpec& spec, const PreparedBatch& batch, const DeviceMemory& memory);
+  /// 1 for rows that count in the policy's loss, or in the critic's, else 0 (RowUses); once.
+  void LoadWeights(const PreparedBatch& batch, const DeviceMemory& memory);
 };
 
 }  // namespace troupe::training

@@ -31,6 +31,11 @@ class TorchLoss {
                                  double huber_delta) const = 0;
 };
 
+/// Of no rows: 0.
+inline torch::Tensor MeanOf(const torch::Tensor& of_rows) {
+  return of_rows.numel() == 0 ? of_rows.sum() : of_rows.mean();
+}
+
 /// Half the squared error, or Huber's form of it (Huber 1964), of each row.
 inline torch::Tensor TorchValueError(const torch::Tensor& prediction, const torch::Tensor& target, double huber_delta) {
   if (huber_delta > 0) return torch::huber_loss(prediction, target, torch::Reduction::None, huber_delta);

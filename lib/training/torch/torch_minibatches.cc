@@ -68,6 +68,11 @@ MinibatchKey KeyOf(const Minibatches& minibatches, const std::vector<Tensor>& nu
 
 }  // namespace
 
+double ShareOf(const Minibatch& one, const Minibatch& other) {
+  const auto rows = static_cast<double>(one.rows.size(0));
+  return rows == 0 ? 0 : rows / (rows + static_cast<double>(other.rows.size(0)));
+}
+
 void RunCaptured(const Minibatches& minibatches, const StepSettings& settings, CapturedSteps<MinibatchKey>* steps,
                  const std::function<void(const Minibatches&)>& work) {
   const std::vector<Tensor> numbers = NumbersOf(minibatches);

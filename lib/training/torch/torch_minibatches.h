@@ -33,6 +33,8 @@ struct Minibatch {
 struct Minibatches {
   Minibatch actor, critic;
 };
+/// What of the rows of both are those of one; 0 where there are none.
+double ShareOf(const Minibatch& one, const Minibatch& other);
 
 /// Minibatches with equal keys are the same work on other rows (CapturedSteps).
 struct MinibatchKey {

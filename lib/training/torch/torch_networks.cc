@@ -13,6 +13,12 @@ namespace troupe::training {
 
 using torch::Tensor;
 
+bool Convolves(const policy::NetworkSpec& network) {
+  const auto convolves = [](const policy::LeafEncoder& encoder) { return !encoder.conv_layers.empty(); };
+  return !network.conv_layers.empty() ||
+         std::any_of(network.leaf_encoders.begin(), network.leaf_encoders.end(), convolves);
+}
+
 Tensor Activate(policy::Activation activation, const Tensor& x) {
   switch (activation) {
     case policy::Activation::kTanh:

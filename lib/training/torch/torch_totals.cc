@@ -10,6 +10,15 @@ namespace {
 constexpr int64_t kNumbers = 9;  // before the loss's statistics
 }  // namespace
 
+NetworkLoss Together(const NetworkLoss& one, const NetworkLoss& other) {
+  return {(one.mean + other.mean).detach(), one.sums + other.sums, one.rows + other.rows};
+}
+
+Losses OfBoth(const Tensor& loss, const Tensor& entropy, int64_t rows, int64_t value_rows) {
+  const Tensor none = torch::zeros_like(entropy);
+  return {{loss, torch::stack({none, entropy}), rows}, {none, none.reshape({1}), value_rows}};
+}
+
 void DeviceTotals::Begin(c10::Device device) {
   numbers_ = torch::zeros({kNumbers + kLossStatistics}, torch::TensorOptions().dtype(torch::kFloat64).device(device));
 }
@@ -39,6 +48,39 @@ StepTotals DeviceTotals::Read(const Tensor& host) {
                        .critic_grad_norm = t[6]};
   std::copy_n(t + kNumbers, kLossStatistics, totals.statistics.begin());
   return totals;
+}
+
+void MetricSums::Add(const std::vector<std::pair<std::string, Tensor>>& metrics, const Tensor& ok) {
+  std::vector<std::string> names;
+  std::vector<Tensor> values;
+  for (const auto& [name, value] : metrics) {
+    names.push_back(name);
+    values.push_back(value.to(torch::kFloat64));
+  }
+  const Tensor step = torch::stack(values);
+  if (names_.empty()) {
+    names_ = names;
+    sums_ = torch::zeros_like(step);
+  }
+  TORCH_CHECK(names == names_,
+              "the TorchScript module gives other metrics than at the update's first step, expected "
+              "the same names in the same order at every step");
+  sums_.add_(torch::where(ok, step, torch::zeros_like(step)));
+}
+
+std::vector<std::pair<std::string, double>> MetricSums::Take(const DeviceMemory& memory) {
+  std::vector<std::pair<std::string, double>> sums;
+  if (names_.empty()) return sums;
+  const Tensor host = memory.ToHost(sums_);
+  memory.Await();
+  for (size_t i = 0; i < names_.size(); ++i) sums.emplace_back(names_[i], host.data_ptr<double>()[i]);
+  sums_.zero_();
+  return sums;
+}
+
+void MetricSums::Release() {
+  names_.clear();
+  sums_.reset();
 }
 
 }  // namespace troupe::training
