@@ -3,7 +3,7 @@
 
 Any torch.nn.Module without parameters and with this forward does; what of PyTorch it may use is TorchScript's language. `outputs` are
 what the networks of the policy give for the rows of a minibatch, with gradients; `columns` has what the attribute `columns` names
-(docs/python.md). This one is PPO's: a clipped surrogate, half the squared error of the values, and a bonus for entropy.
+(docs/configuration.md). This one is PPO's: a clipped surrogate, half the squared error of the values, and a bonus for entropy.
 """
 
 import os

@@ -98,9 +98,9 @@ TEST_F(PresetsTest, SaysWhatDoesNotFit) {
   EXPECT_EQ(ErrorOf("preset: mapo_mpe\nenv: {name: team}"),
             "run.yaml:1:9: preset: got \"mapo_mpe\", expected one of mappo_mpe, sb3_ppo, sb3_a2c, rllib_ppo, or none; "
             "write mappo_mpe");
-  EXPECT_THAT(
-      ErrorOf("preset: mappo_mpe\nenv: {name: team}\nalgorithm: {name: a2c}"),
-      HasSubstr("preset mappo_mpe: algorithm.num_minibatches is of ppo, ippo and mappo, got algorithm.name: a2c"));
+  EXPECT_THAT(ErrorOf("preset: mappo_mpe\nenv: {name: team}\nalgorithm: {name: a2c}"),
+              HasSubstr("preset mappo_mpe: algorithm.num_minibatches is of ppo, ippo, mappo, custom and macustom, "
+                        "got algorithm.name: a2c"));
 }
 
 }  // namespace

@@ -94,11 +94,12 @@ class ConfigTest(unittest.TestCase):
         self.assertIsInstance(copy, Config)
 
     def test_relative_paths_are_the_working_folders(self):
-        config = Config({"env": {"name": "python:walk.py:Walk", "plugin": "lib.so"}, "model": {"torchscript": "net.pt"},
+        config = Config({"env": {"name": "python:walk.py:Walk", "plugin": "lib.so"}, "model": {"torchscript": "net.pt"}, "algorithm": {"name": "custom", "loss": "loss.pt"},
                          "multi_agent": {"policies": {"p": {"model": {"critic_torchscript": "c.pt", "torchscript": "sha256:00"}}}}})
         told, _ = given(config)
         self.assertEqual(told["env"], {"name": "python:walk.py:Walk", "plugin": os.path.abspath("lib.so"), "python": {"folder": os.getcwd()}})
         self.assertEqual(told["model"]["torchscript"], os.path.abspath("net.pt"))
+        self.assertEqual(told["algorithm"]["loss"], os.path.abspath("loss.pt"))
         self.assertEqual(told["multi_agent"]["policies"]["p"]["model"], {"critic_torchscript": os.path.abspath("c.pt"), "torchscript": "sha256:00"})
         # An argument of the user's that has the same name is none.
         mine = {"torchscript": "a word", "model": {"torchscript": "a word"}}

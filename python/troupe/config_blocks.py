@@ -282,13 +282,11 @@ def _anchor_networks(whole: Dict[str, Any]) -> None:
     for overrides in (multi_agent.get("policies"), multi_agent.get("agents")) if isinstance(multi_agent, dict) else ():
         sections += overrides.values() if isinstance(overrides, dict) else ()
     for section in sections:
-        model = section.get("model") if isinstance(section, dict) else None
-        if not isinstance(model, dict):
-            continue
-        for key in ("torchscript", "critic_torchscript"):
-            path = model.get(key)
-            if isinstance(path, str) and path and not path.startswith("sha256:"):
-                model[key] = os.path.abspath(path)
+        for block, key in (("model", "torchscript"), ("model", "critic_torchscript"), ("algorithm", "loss")):
+            values = section.get(block) if isinstance(section, dict) else None
+            path = values.get(key) if isinstance(values, dict) else None
+            if isinstance(path, str) and path not in ("", "none") and not path.startswith("sha256:"):
+                values[key] = os.path.abspath(path)
 
 
 def _is_merged(way: Tuple[str, ...]) -> bool:

@@ -38,6 +38,8 @@ BARS = (
      "at_least": {"sampled": -32.0, "deterministic": -29.0}},
     {"config": "examples/cartpole_ippo.yaml", "env_steps": 300_000, "measure": measures.returns,
      "at_least": {"sampled": 800.0, "deterministic": 800.0}},
+    {"config": "examples/cartpole_custom_loss.yaml", "env_steps": 300_000, "measure": measures.returns,
+     "at_least": {"sampled": 800.0, "deterministic": 800.0}},
     {"config": "examples/cartpole_a2c.yaml", "env_steps": 500_000, "measure": measures.returns_of_best,
      "at_least": {"sampled": 900.0, "deterministic": 900.0}},
     {"config": "examples/cartpole_ppo_and_a2c.yaml", "env_steps": 400_000, "measure": measures.by_agent,

@@ -24,7 +24,7 @@ absl::StatusOr<CustomOptions> ParseCustomOptions(const policy::AlgorithmSpec& sp
   std::string loss;
   OptionReader reader(spec, now);
   ReadOnPolicyOptions(&reader, &options);
-  reader.Require("loss", &loss);
+  reader.Read("loss", &loss);
   reader.Read("num_epochs", &options.num_epochs);
   reader.Require("minibatch_size", &options.minibatch_size);
   TROUPE_RETURN_IF_ERROR(reader.Finish());

@@ -40,6 +40,11 @@ TEST(CustomOptionsTest, ReadsWhatItWrites) {
 }
 
 TEST(CustomOptionsTest, SaysWhatIsWrong) {
+  policy::AlgorithmSpec without = CustomSpec(Options());
+  without.options.erase("loss");
+  EXPECT_EQ(CheckAlgorithm(without).message(),
+            "algorithm.loss: got nothing, expected a TorchScript file (torch.jit.save) with the loss: custom and "
+            "macustom have none of their own");
   const auto error_of = [](const char* key, policy::OptionValue value) {
     policy::AlgorithmSpec spec = CustomSpec(Options());
     spec.options[key] = std::move(value);
@@ -49,9 +54,6 @@ TEST(CustomOptionsTest, SaysWhatIsWrong) {
             absl::StrCat("algorithm.loss: got \"", kHash,
                          "\", expected sha256: and 64 hexadecimal digits of a file that the run began with"));
   EXPECT_THAT(error_of("loss", std::string("sha256:12")), HasSubstr("algorithm.loss: got \"sha256:12\", expected "));
-  EXPECT_EQ(error_of("loss", std::string()),
-            "algorithm.loss: got nothing, expected a TorchScript file (torch.jit.save) with the loss: custom and "
-            "macustom have none of their own");
   EXPECT_THAT(error_of("num_epochs", int64_t{0}), HasSubstr("algorithm.num_epochs is 0"));
   EXPECT_THAT(error_of("minibatch_size", int64_t{0}), HasSubstr("algorithm.minibatch_size is 0"));
   EXPECT_THAT(error_of("clip_param", 0.2), HasSubstr("clip_param"));

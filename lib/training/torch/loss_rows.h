@@ -18,7 +18,7 @@ using NamedTensors = std::map<std::string, torch::Tensor>;
 /// policy_weights, value_weights.
 const std::vector<std::string>& LossColumnNames();
 
-/// Columns of `rows` (int64, of `batch`), by names that are among LossColumnNames, as docs/python.md says: [n] f32,
+/// Columns of `rows` (int64, of `batch`), by names that are among LossColumnNames, as docs/configuration.md says: [n] f32,
 /// `actions` [n, words] (int64; f32 where one of them is continuous), `action_mask` [n, mask_size] bool.
 NamedTensors LossColumns(const std::vector<std::string>& names, const ActionHead& head, const TorchBatch& batch,
                          const torch::Tensor& rows);

@@ -240,12 +240,6 @@ Tensor RunNetwork(policy::Activation activation, const Module& module, const Ten
   return Decode(activation, module, Encode(activation, module, x));
 }
 
-bool Convolves(const policy::NetworkSpec& network) {
-  const auto convolves = [](const policy::LeafEncoder& encoder) { return !encoder.conv_layers.empty(); };
-  return !network.conv_layers.empty() ||
-         std::any_of(network.leaf_encoders.begin(), network.leaf_encoders.end(), convolves);
-}
-
 Packed Pack(const std::vector<std::pair<int64_t, int64_t>>& pieces) {
   Packed packed;
   packed.sequences.resize(pieces.size());
