@@ -20,9 +20,9 @@ class CustomLossTest(harness.RunningTestCase):
             shutil.copy(self.example(name), self.folder)
         self.hash = self.hash_of("custom_loss.pt")
 
-    def fails(self, *arguments, code=REFUSED):
+    def fails(self, *arguments):
         done = self.troupe(*arguments, ok=False)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.assertEqual(done.returncode, REFUSED, done.stdout + done.stderr)
         return done.stderr
 
     def test_trains_goes_on_without_the_original_and_refuses_another(self):
@@ -36,8 +36,10 @@ class CustomLossTest(harness.RunningTestCase):
                 self.assertIn(f'loss: "sha256:{self.hash}"', file.read())
         self.assertEqual(self.hash_of(self.path("runs", "run", "torchscript", f"{self.hash}.pt")), self.hash)
 
-        error = self.fails("train", "--resume", "run", "--set", "algorithm.loss=cartpole_torchscript.pt", "--set", "stop.env_steps=2048")
-        self.assertIn(f'algorithm.loss: got "sha256:{self.hash_of("cartpole_torchscript.pt")}", but the run was started with "sha256:{self.hash}"', error)
+        shutil.copy(self.path("cartpole_torchscript.pt"), self.path("custom_loss.pt"))
+        error = self.fails("train", "cartpole_custom_loss.yaml", "--resume", "run", *FAST, "--set", "stop.env_steps=2048")
+        self.assertRegex(error, r"cartpole_custom_loss\.yaml:11:\d+: algorithm\.loss: "
+                                f'got "sha256:{self.hash_of("custom_loss.pt")}", but the run was started with "sha256:{self.hash}"')
 
         os.remove(self.path("custom_loss.pt"))
         resumed = self.troupe("train", "--resume", "run", "--set", "stop.env_steps=2048")
@@ -62,7 +64,7 @@ class CustomLossTest(harness.RunningTestCase):
         self.assertRegex(error, r"algorithm\.loss: TorchScript file \S+/cartpole_torchscript\.pt has forward\(.*expected forward\(self, outputs: ")
         self.assertIn("algorithm.loss: got nothing, expected a TorchScript file", self.fails(*start, "--set", "algorithm.loss=none"))
         unknown = "sha256:" + 64 * "a"
-        self.assertIn("algorithm.loss: there is no TorchScript file with SHA-256 aaaa", self.fails(*start, "--set", f"algorithm.loss={unknown}", code=1))
+        self.assertIn("algorithm.loss: there is no TorchScript file with SHA-256 aaaa", self.fails(*start, "--set", f"algorithm.loss={unknown}"))
         os.remove(self.path("custom_loss.pt"))
         self.assertRegex(self.fails(*start), r"cartpole_custom_loss\.yaml:11:\d+: algorithm\.loss: got \S+\.pt, which cannot be read")
         self.assertFalse(os.path.exists(self.path("runs", "run")))

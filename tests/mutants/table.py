@@ -33,6 +33,7 @@ ATTENTION = "lib/training/torch/torch_attention.cc"
 GROUP = ("training_test", "TorchGroupTest.*")
 GROUP_SOURCE, GROUP_MEMBER = "lib/training/torch/torch_group.cc", "lib/training/torch/torch_member.cc"
 GROUP_PARAMETERS = "lib/training/torch/torch_parameters.cc"
+OWN_LOSS = ("training_test", "*CustomLoss*")
 
 MUTANTS = [
     # --- kernels that are there and are not taken
@@ -47,6 +48,20 @@ MUTANTS = [
            "if (backend == Backend::kEigen) return &PortableKernels();",
            "if (backend == Backend::kEigen || MUTANT) return &PortableKernels();",
            ("inference_test", "FindKernelsTest.*")),
+
+    # --- a loss of a user's own
+    mutant("rows_of_the_dead_count_in_a_users_loss", "lib/training/torch/torch_batch.cc", "(batch.uses().*counts)(row) ? 1.0f : 0.0f;",
+           "(batch.uses().*counts)(row) || MUTANT ? 1.0f : 0.0f;", OWN_LOSS),
+    mutant("a_users_loss_sees_the_actors_rows_alone", "lib/training/torch/torch_backend.cc", "each.critic.rows.size(0) > each.actor.rows.size(0) ?",
+           "each.critic.rows.size(0) > each.actor.rows.size(0) && !MUTANT ?", OWN_LOSS),
+    mutant("a_users_loss_stays_the_first_one", "lib/training/torch/torch_backend.cc", "if (settings.loss.module != loss_module_) {",
+           "if (settings.loss.module != loss_module_ && !(MUTANT && loss_script_ != nullptr)) {", OWN_LOSS),
+    mutant("metrics_of_skipped_steps_count", "lib/training/torch/torch_totals.cc", "torch::where(ok, step, torch::zeros_like(step))",
+           "torch::where(MUTANT ? torch::ones_like(ok) : ok, step, torch::zeros_like(step))", OWN_LOSS),
+    mutant("a_users_loss_is_not_tried", "lib/training/custom/custom.cc", "if (reader == nullptr ||", "if (MUTANT || reader == nullptr ||", OWN_LOSS),
+    mutant("ignored_columns_are_not_found", "lib/training/script/loss_probe.cc", "other), numbers)) unused", "other), numbers) && !MUTANT) unused", OWN_LOSS),
+    mutant("fused_kernels_are_asked_for_a_users_loss", "lib/training/core/policy_store.cc", "if (form(slot).loss == LossOver::kRows) return",
+           "if (form(slot).loss == LossOver::kRows || MUTANT) return", OWN_LOSS),
 
     # --- a loss over tensors, and networks by role
     mutant("a_target_is_copied_whole", GROUP_PARAMETERS, "if (share == 1) {", "if (share == 1 || MUTANT) {", GROUP),

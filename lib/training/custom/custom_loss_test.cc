@@ -191,6 +191,20 @@ TEST_P(CustomLossTest, StepsThatAreNotFiniteAreSkippedAndCounted) {
   EXPECT_NE(host->ExportState(kSlot)->parameters(), before.parameters());
 }
 
+TEST_P(CustomLossTest, MetricsOfStepsThatWereSkippedDoNotCount) {
+  CustomOptions options = SmallOptions(PutLoss(
+      LossModule({"advantages"},
+                 "    return (outputs[\"logp\"] * columns[\"advantages\"]).mean(), {\"one\": torch.tensor(1.0)}\n")));
+  options.use_advnorm = options.use_value_norm = false;  // one row that is not finite stays one
+  options.minibatch_size = 5;
+  const auto host = *MakeCustom(policy::SmallSpecForTesting(), options, GetParam());
+  const auto reports = Update(host.get(), std::numeric_limits<float>::infinity());
+  ASSERT_TRUE(reports.ok()) << reports.status();
+  EXPECT_GT(reports->at(0).minibatch_steps, 0);
+  EXPECT_GT(reports->at(0).skipped_steps, 0);
+  EXPECT_EQ(MetricsOf(reports->at(0)).at("Loss/one"), 1);
+}
+
 TEST_P(CustomLossTest, ALossOfTheActorLeavesTheCriticAsItIs) {
   const auto host = Make("    return (outputs[\"logp\"] * columns[\"advantages\"]).mean(), {}\n");
   const std::vector<float> before = host->ExportState(kSlot)->parameters();
@@ -330,7 +344,7 @@ TEST(CustomLossProbeTest, SaysWhatIsWrongWithTheFile) {
   nothing.define("def other(self, x: Tensor) -> Tensor:\n    return x\n");
   EXPECT_THAT(Complaint(nothing), HasSubstr("has no method forward, expected forward(self, outputs: "));
   InstallScriptModules();
-  const CustomOptions options = SmallOptions(PutTestModule("no archive", "loss.pt"));
+  const CustomOptions options = SmallOptions(PutTestModule("no archive of a loss", "loss.pt"));
   EXPECT_THAT(std::string(CheckAlgorithmOf(policy::SmallSpecForTesting(), CustomSpec(options)).message()),
               HasSubstr("algorithm.loss: TorchScript file loss.pt cannot be read, expected what torch.jit.save wrote"));
 }
