@@ -52,7 +52,7 @@ absl::Status ChangeLosses(const std::string& section, v1::AlgorithmConfig* algor
   return absl::OkStatus();
 }
 
-/// Of the run, of a policy's or of an agent's overrides.
+/// Changes those of the run, or of a policy's or an agent's overrides.
 template <typename Settings>
 absl::Status ChangeIn(const std::string& section, ModuleUse use, Settings* settings,
                       absl::FunctionRef<absl::Status(NamedModule&)> change) {

@@ -24,10 +24,10 @@ struct NamedModule {
   std::string text;  ///< a path, or "sha256:HEX"
   bool acts = true;  ///< a network, which workers run, too; a loss is the learner's alone
 };
-/// Who wants to know of files.
+/// The purpose that files are wanted for.
 enum class ModuleUse : uint8_t {
-  kActing = 1,    ///< who acts with policies: networks alone
-  kTraining = 2,  ///< who trains them: all
+  kActing = 1,    ///< acting with policies: networks alone
+  kTraining = 2,  ///< training them: all
 };
 std::vector<NamedModule> ModulesOf(const RunConfig& config, ModuleUse use);
 /// Writes back each text, which `change` may have changed. Its first error ends it.

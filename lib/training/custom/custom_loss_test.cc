@@ -253,7 +253,7 @@ INSTANTIATE_TEST_SUITE_P(Paths, CustomLossTest, testing::Values(TorchPath::kHost
                            return info.param == TorchPath::kHost ? "Host" : "Device";
                          });
 
-/// What is said of a module as the loss of the policy, at the start; empty: nothing.
+/// The error of a module as the loss of the policy, before training; empty: none.
 std::string Complaint(const torch::jit::Module& module,
                       const policy::PolicySpec& spec = policy::SmallSpecForTesting()) {
   InstallScriptModules();

@@ -71,7 +71,7 @@ class MadeUp {
   base::PhiloxSequence random_;
 };
 
-/// What networks give; leaves, to see which gradients arrive.
+/// Outputs of networks, as leaves, to see which gradients arrive.
 struct Leaves {
   Tensor actor, critic, log_std;
 

@@ -15,7 +15,8 @@ inline constexpr size_t kMaxScriptWords = 300;
 
 /// The module of a TorchScript file, whose tensors are on `device`. Raises what LibTorch raises.
 torch::jit::Module ReadScript(const policy::ModuleFile& file, const torch::Device& device);
-/// What the method returns. Raises, in the last line of what the interpreter says.
+/// Calls the method and returns what it returns. Raises with the last line of the interpreter's error: others are
+/// its traceback.
 torch::IValue CallScript(torch::jit::Method method, std::vector<torch::IValue> inputs);
 
 /// INVALID_ARGUMENT that says `what` of the file.

@@ -18,12 +18,12 @@ using NamedTensors = std::map<std::string, torch::Tensor>;
 /// policy_weights, value_weights.
 const std::vector<std::string>& LossColumnNames();
 
-/// Columns of `rows` (int64, of `batch`), by names that are among LossColumnNames, as docs/configuration.md says: [n] f32,
-/// `actions` [n, words] (int64; f32 where one of them is continuous), `action_mask` [n, mask_size] bool.
+/// Columns of `rows` (int64, of `batch`), by names that are among LossColumnNames, as docs/configuration.md says: [n]
+/// f32, `actions` [n, words] (int64; f32 where one of them is continuous), `action_mask` [n, mask_size] bool.
 NamedTensors LossColumns(const std::vector<std::string>& names, const ActionHead& head, const TorchBatch& batch,
                          const torch::Tensor& rows);
 
-/// What networks give for n rows: `actor` [n, actor_output_size], `log_std` [log_std_size] where the policy has one of
+/// Outputs of networks for n rows: `actor` [n, actor_output_size], `log_std` [log_std_size] where the policy has one of
 /// its own, `critic` [n, 1], and of the rows' actions `logp` and `entropy` [n]. With graphs.
 NamedTensors LossOutputs(const torch::Tensor& actor, const torch::Tensor& log_std, const torch::Tensor& critic,
                          const ActionTerms& terms);

@@ -31,7 +31,7 @@ class TorchLoss {
                                  double huber_delta) const = 0;
 };
 
-/// Of no rows: 0.
+/// The mean; 0 where there are no rows.
 inline torch::Tensor MeanOf(const torch::Tensor& of_rows) {
   return of_rows.numel() == 0 ? of_rows.sum() : of_rows.mean();
 }

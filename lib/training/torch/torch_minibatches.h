@@ -33,7 +33,7 @@ struct Minibatch {
 struct Minibatches {
   Minibatch actor, critic;
 };
-/// What of the rows of both are those of one; 0 where there are none.
+/// The share of the first one's rows in those of both; 0 where it has none.
 double ShareOf(const Minibatch& one, const Minibatch& other);
 
 /// Minibatches with equal keys are the same work on other rows (CapturedSteps).

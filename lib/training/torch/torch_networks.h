@@ -51,8 +51,8 @@ Module MakeModule(const policy::PolicySpec& spec, const policy::NetworkSpec& net
                   const std::function<torch::Tensor(const std::string&)>& find,
                   std::shared_ptr<ScriptNetwork> script = nullptr);
 
-/// True if the network has convolutions. What other layers cost is mostly LibTorch's calls, which halves of a minibatch
-/// make as often as a whole one.
+/// True if the network has convolutions. Other layers cost mostly LibTorch's calls, which halves of a minibatch make as
+/// often as a whole one.
 bool Convolves(const policy::NetworkSpec& network);
 
 torch::Tensor Activate(policy::Activation activation, const torch::Tensor& x);

@@ -24,8 +24,8 @@ NetworkLoss Together(const NetworkLoss& one, const NetworkLoss& other);
 struct Losses {
   NetworkLoss actor, critic;
 };
-/// Of one loss for both, without a graph, which has no sums over rows but `entropy`; of so many rows in the policy's
-/// part of it and in the critic's.
+/// One loss for both, without a graph, which has no sums over rows but `entropy`: of `rows` rows in the policy's part
+/// of it and of `value_rows` in the critic's.
 Losses OfBoth(const torch::Tensor& loss, const torch::Tensor& entropy, int64_t rows, int64_t value_rows);
 
 /// StepTotals in a device's memory, to which steps add without ever asking the device for a number.
@@ -51,8 +51,8 @@ class DeviceTotals {
 /// Sums of a user's loss's metrics (ModuleLoss) where the networks are, without ever asking the device for a number.
 class MetricSums {
  public:
-  /// Of a step, skipped where `ok`, a scalar bool, is false. Raises where names are others than at an update's first
-  /// step.
+  /// Adds those of a step, skipped where `ok`, a scalar bool, is false. Raises where names are others than at an
+  /// update's first step.
   void Add(const std::vector<std::pair<std::string, torch::Tensor>>& metrics, const torch::Tensor& ok);
   /// The sums since the last call; none before the first step. Blocks on the device.
   std::vector<std::pair<std::string, double>> Take(const DeviceMemory& memory);
