@@ -387,19 +387,7 @@ class TorchBackend final : public NetworkBackend {
 
   /// What a loss reads of `rows`, which outlive it.
   TorchLoss::Columns ColumnsOf(const Tensor& rows) const {
-    return [this, &rows](RowColumn column) {
-      switch (column) {
-        case RowColumn::kOldLogp:
-          return loaded_.old_logp.index_select(0, rows);
-        case RowColumn::kAdvantage:
-          return loaded_.advantages.index_select(0, rows);
-        case RowColumn::kValueTarget:
-          return loaded_.value_targets.index_select(0, rows);
-        case RowColumn::kOldValue:
-          return loaded_.old_values.index_select(0, rows);
-      }
-      return Tensor();
-    };
+    return [this, &rows](RowColumn column) { return loaded_.Column(column).index_select(0, rows); };
   }
 
   Tensor ActorOutput(const Minibatch& minibatch) const {

@@ -22,6 +22,20 @@ TorchBatch TorchBatch::Load(const policy::PolicySpec& spec, const PreparedBatch&
   return loaded;
 }
 
+const torch::Tensor& TorchBatch::Column(RowColumn column) const {
+  switch (column) {
+    case RowColumn::kAdvantage:
+      return advantages;
+    case RowColumn::kValueTarget:
+      return value_targets;
+    case RowColumn::kOldValue:
+      return old_values;
+    case RowColumn::kOldLogp:
+      break;
+  }
+  return old_logp;
+}
+
 void TorchBatch::LoadTargets(const policy::PolicySpec& spec, const PreparedBatch& batch, const DeviceMemory& memory) {
   if (advantages.defined()) return;
   const int64_t rows = batch.rows();

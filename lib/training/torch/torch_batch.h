@@ -2,6 +2,7 @@
 
 #include "lib/policy/policy_spec.h"
 #include "lib/training/core/prepared_batch.h"
+#include "lib/training/core/row_loss.h"
 #include "lib/training/torch/device_memory.h"
 #include "lib/training/torch/torch_inputs.h"
 #include <torch/torch.h>
@@ -23,6 +24,7 @@ struct TorchBatch {
   /// All but the targets. `actor_reads_mask`: it is a user's module. `batch` stays until DeviceMemory::Await.
   static TorchBatch Load(const policy::PolicySpec& spec, const PreparedBatch& batch, bool actor_reads_mask,
                          const DeviceMemory& memory);
+  const torch::Tensor& Column(RowColumn column) const;
   /// PreparedBatch::targets, once.
   void LoadTargets(const policy::PolicySpec& spec, const PreparedBatch& batch, const DeviceMemory& memory);
   /// 1 for rows that count in the policy's loss, or in the critic's, else 0 (RowUses); once.
