@@ -68,6 +68,8 @@ std::string AlgorithmWord(v1::AlgorithmName name) { return EnumWord(ValueOf(name
 
 bool HasCentralizedCritic(v1::AlgorithmName name) { return RuleOfName(ValueOf(name)).centralized_critic(); }
 
+bool HasLayerNorm(v1::AlgorithmName name) { return RuleOfName(ValueOf(name)).layer_norm(); }
+
 std::vector<std::string> NamesOf(const FieldDescriptor& options) { return NamesWhere(options, false); }
 
 std::vector<std::string> CentralizedNamesOf(const FieldDescriptor& options) { return NamesWhere(options, true); }

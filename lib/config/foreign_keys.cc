@@ -22,6 +22,7 @@ constexpr std::string_view kStableBaselines = "Stable-Baselines3";
 constexpr std::string_view kCleanRl = "CleanRL";
 constexpr std::string_view kMaac = "MAAC";
 constexpr std::string_view kSampleFactory = "Sample Factory";
+constexpr std::string_view kJaxmarl = "JaxMARL";
 constexpr std::string_view kSeveral = "several libraries";
 
 constexpr std::string_view kCoreNote = "gru or lstm; the critic's: model.critic_core";
@@ -89,6 +90,10 @@ constexpr ForeignKey kForeignKeys[] = {
     {"n_minibatch", kXuance, "algorithm.num_minibatches", ""},
     {"mini_batches", kSkrl, "algorithm.num_minibatches", ""},
     {"num_mini_batch", kOnPolicy, "algorithm.num_minibatches", ""},
+    {"NUM_ENVS", kJaxmarl, "num_envs", ""},
+    {"NUM_STEPS", kJaxmarl, "algorithm.train_batch_size", "NUM_ENVS times NUM_STEPS"},
+    {"NUM_MINIBATCHES", kJaxmarl, "algorithm.num_minibatches", ""},
+    {"NUM_EPOCHS", kJaxmarl, "algorithm.num_epochs", ""},
     // The losses.
     {"learning_rate", kXuance, "algorithm.lr", ""},
     {"actor_lr", kSeveral, "algorithm.lr", ""},
@@ -112,6 +117,16 @@ constexpr ForeignKey kForeignKeys[] = {
     {"rms_prop_eps", kStableBaselines, "algorithm.rmsprop_epsilon", ""},
     {"opti_eps", kOnPolicy, "algorithm.adam_epsilon", ""},
     {"adam_eps", kSeveral, "algorithm.adam_epsilon", ""},
+    {"LR", kJaxmarl, "algorithm.lr", ""},
+    {"LR_LINEAR_DECAY", kJaxmarl, "algorithm.lr", "{initial, final, env_steps}"},
+    {"MAX_GRAD_NORM", kJaxmarl, "algorithm.max_grad_norm",
+     "half of it, since the loss here is half the squared error"},
+    {"GAMMA", kJaxmarl, "algorithm.gamma", ""},
+    {"LAMBDA", kJaxmarl, "algorithm.q_lambda", "of pqn"},
+    {"EPS_START", kJaxmarl, "algorithm.epsilon", "{initial: EPS_START, final: EPS_FINISH, env_steps}"},
+    {"EPS_FINISH", kJaxmarl, "algorithm.epsilon", "{initial: EPS_START, final: EPS_FINISH, env_steps}"},
+    {"EPS_DECAY", kJaxmarl, "algorithm.epsilon", "env_steps in its place, which is no share of the updates"},
+    {"REW_SCALE", kJaxmarl, "env.reward_scale", ""},
     {"discount", kSeveral, "algorithm.gamma", ""},
     {"discount_factor", kSkrl, "algorithm.gamma", ""},
     {"gae_lam", kXuance, "algorithm.gae_lambda", ""},
@@ -189,6 +204,9 @@ constexpr ForeignKey kForeignKeys[] = {
     {"head_fcnet_activation", kRllib, "model.activation", ""},
     {"hidden_layer_activation", kRllib, "model.activation", ""},
     {"use_layernorm", kRllib, "model.layer_norm", ""},
+    {"NORM_TYPE", kJaxmarl, "model.layer_norm", "true for layer_norm; there is no batch normalization"},
+    {"HIDDEN_SIZE", kJaxmarl, "model.actor_hidden_sizes", "a list, one number a layer"},
+    {"NUM_LAYERS", kJaxmarl, "model.actor_hidden_sizes", "a list, one number a layer"},
     {"hidden_layer_use_layernorm", kRllib, "model.layer_norm", ""},
     {"normalize", kXuance, "model.layer_norm", "true for LayerNorm; there is no batch normalization"},
     {"norm_layer", kTianshou, "model.layer_norm", "true for nn.LayerNorm; there is no batch normalization"},
@@ -277,6 +295,7 @@ constexpr ForeignKey kForeignKeys[] = {
     {"num_env_steps", kOnPolicy, "stop.env_steps", ""},
     {"timesteps", kSkrl, "stop.env_steps", ""},
     {"total_timesteps", kSeveral, "stop.env_steps", ""},
+    {"TOTAL_TIMESTEPS", kJaxmarl, "stop.env_steps", ""},
     {"timesteps_total", kRllib, "stop.env_steps", ""},
     {"num_env_steps_sampled_lifetime", kRllib, "stop.env_steps", ""},
     {"num_agent_steps_sampled_lifetime", kRllib, "stop.agent_steps", ""},

@@ -73,6 +73,9 @@ TEST(ForeignKeysTest, PointToOurs) {
       {"n_envs: 8", "num_envs_per_worker"},
       {"episode_per_test: 8", "evaluation.episodes"},
       {"capture_video: true", "evaluation.video_interval"},
+      {"algorithm: {name: pqn, LAMBDA: 0.3}", "algorithm.q_lambda"},
+      {"algorithm: {name: pqn, EPS_START: 1}", "algorithm.epsilon"},
+      {"algorithm: {name: pqn, NUM_MINIBATCHES: 16}", "algorithm.num_minibatches"},
   };
   for (const auto& [yaml, ours] : cases) {
     EXPECT_NE(UnknownKeyError(yaml).find("): here it is \"" + ours + "\""), std::string::npos) << UnknownKeyError(yaml);

@@ -46,11 +46,13 @@ struct Reader {
   const PolicySpec& spec() const { return run.policies[slot]; }
   bool has_networks() const { return spec().policy_class.has_weights(); }
   bool acts_continuously() const { return has_networks() && spec().HasContinuousActions(); }
+  bool has_critic() const { return !spec().learner_networks.empty(); }
   /// Networks of Troupe's layers: no users' modules.
   std::vector<const NetworkSpec*> networks() const {
     std::vector<const NetworkSpec*> own;
     for (const NetworkSpec* const network : {&spec().actor, &spec().critic()}) {
-      if (!IsModule(model, *network)) own.push_back(network);
+      const bool is_there = network == &spec().actor || has_critic();
+      if (is_there && !IsModule(model, *network)) own.push_back(network);
     }
     return own;
   }
@@ -147,10 +149,11 @@ constexpr Condition kConditions[] = {
     {"agent_masks", "an environment that marks agents as not active (agent_mask)", "env.name env.args",
      [](const Reader& r) { return r.run.env_spec.has_agent_mask; }},
     // Conditions on a policy and its spaces.
-    {"agent_id", "a policy that plays several agents, and algorithm.use_agent_id: true",
-     "env.name env.args multi_agent.policies multi_agent.policy_mapping algorithm.use_agent_id "
+    {"agent_id",
+     "a policy that plays several agents, algorithm.use_agent_id: true, and an algorithm with a critic",
+     "env.name env.args multi_agent.policies multi_agent.policy_mapping algorithm.name algorithm.use_agent_id "
      "algorithm.use_parameter_sharing",
-     [](const Reader& r) { return r.spec().agent_id_size > 0; }},
+     [](const Reader& r) { return r.spec().agent_id_size > 0 && r.has_critic(); }},
     {"continuous_actions", "a policy with networks and continuous actions (a Box)", "env.name env.args",
      [](const Reader& r) { return r.acts_continuously(); }},
     {"log_std",
@@ -165,8 +168,10 @@ constexpr Condition kConditions[] = {
      "model.torchscript model.critic_torchscript", [](const Reader& r) { return !r.networks().empty(); }},
     {"own_actor", "an actor of Troupe's layers (no model.torchscript)", "model.torchscript",
      [](const Reader& r) { return !IsModule(r.model, r.spec().actor); }},
-    {"own_critic", "a critic of Troupe's layers (no model.critic_torchscript)", "model.critic_torchscript",
-     [](const Reader& r) { return !IsModule(r.model, r.spec().critic()); }},
+    {"critic", "an algorithm with a critic", "algorithm.name", [](const Reader& r) { return r.has_critic(); }},
+    {"own_critic", "an algorithm with a critic, and one of Troupe's layers (no model.critic_torchscript)",
+     "algorithm.name model.critic_torchscript",
+     [](const Reader& r) { return r.has_critic() && !IsModule(r.model, r.spec().critic()); }},
     {"attention", "model.critic_encoder: attention", "model.critic_encoder",
      [](const Reader& r) { return r.spec().critic().encoder == EncoderKind::kAttention; }},
     {"convolutions",
@@ -179,7 +184,7 @@ constexpr Condition kConditions[] = {
      "model.actor_core model.critic_core model.torchscript model.critic_torchscript",
      [](const Reader& r) {
        // A program without LibTorch does not know what a module remembers.
-       return r.spec().remembers() || (policy::FindModuleReader() == nullptr && r.networks().size() < 2);
+       return r.spec().remembers() || (policy::FindModuleReader() == nullptr && r.networks().size() < (r.has_critic() ? 2u : 1u));
      }},
     {"hidden_layers", "hidden layers of Troupe's (model.actor_hidden_sizes, model.critic_hidden_sizes)",
      "model.torchscript model.critic_torchscript model.actor_hidden_sizes model.critic_hidden_sizes",
@@ -198,20 +203,25 @@ constexpr Condition kConditions[] = {
     {"actor_activation", "an actor with hidden layers of Troupe's", "model.torchscript model.actor_hidden_sizes",
      [](const Reader& r) { return !IsModule(r.model, r.spec().actor) && Activates(r.spec().actor); }},
     {"critic_activation", "a critic with hidden layers of its own",
-     "model.critic_torchscript model.critic_hidden_sizes model.critic_encoder",
-     [](const Reader& r) { return !IsModule(r.model, r.spec().critic()) && Activates(r.spec().critic()); }},
+     "algorithm.name model.critic_torchscript model.critic_hidden_sizes model.critic_encoder",
+     [](const Reader& r) {
+       return r.has_critic() && !IsModule(r.model, r.spec().critic()) && Activates(r.spec().critic());
+     }},
     {"hidden_gain", "hidden layers of Troupe's, and model.initializer other than torch",
      "model.initializer model.torchscript model.critic_torchscript",
      [](const Reader& r) { return r.model.initializer() != v1::INITIALIZER_TORCH && AnyOf(r.networks(), Activates); }},
-    {"actor_gain", "an actor of Troupe's layers, and model.initializer other than torch",
-     "model.initializer model.torchscript",
+    {"actor_gain",
+     "an actor of Troupe's layers whose outputs are no values of actions, and model.initializer other than torch",
+     "algorithm.name model.initializer model.torchscript",
      [](const Reader& r) {
-       return r.model.initializer() != v1::INITIALIZER_TORCH && !IsModule(r.model, r.spec().actor);
+       return r.model.initializer() != v1::INITIALIZER_TORCH && !IsModule(r.model, r.spec().actor) &&
+              !r.spec().actor.action_values;
      }},
     {"critic_gain", "a critic of Troupe's layers, and model.initializer other than torch",
-     "model.initializer model.critic_torchscript",
+     "algorithm.name model.initializer model.critic_torchscript",
      [](const Reader& r) {
-       return r.model.initializer() != v1::INITIALIZER_TORCH && !IsModule(r.model, r.spec().critic());
+       return r.has_critic() && r.model.initializer() != v1::INITIALIZER_TORCH &&
+              !IsModule(r.model, r.spec().critic());
      }},
     // Conditions on its algorithm.
     {"adam", "algorithm.optimizer: adam or adamw", "algorithm.optimizer",

@@ -50,6 +50,7 @@ class KeyEffectsTest : public ResolveFixture {
     Add(Spec("one_dict", {Agent("a", dict, go)}));
     module_ = absl::StrCat(testing::TempDir(), "/key_effects_test_", getpid(), ".pt");
     std::ofstream(module_, std::ios::binary) << "a network";
+    values_["model.critic_torchscript"] = module_;
   }
 
   /// "OK", or what CheckEffects says.
@@ -97,6 +98,7 @@ class KeyEffectsTest : public ResolveFixture {
         {"log_std", alone, alone + "\nmodel: {action_distribution: beta}"},
         {"own_layers", alone, Modules()},
         {"own_actor", cores, Modules()},
+        {"critic", team, "env: {name: team}\nalgorithm: {name: pqn}"},
         {"own_critic", cores, Modules()},
         {"attention", team + "\nmodel: {critic_encoder: attention}", team},
         {"convolutions", "env: {name: images}", "env: {name: images}\nmodel: {encoder: mlp}"},
@@ -168,6 +170,8 @@ class KeyEffectsTest : public ResolveFixture {
       {"model.actor_activation", "relu"},
       {"model.critic_activation", "relu"},
       {"model.layer_norm", "true"},
+      {"model.critic_core", "gru"},
+      {"algorithm.mixer", "vdn"},
       {"model.initializer", "xavier"},
       {"model.hidden_gain", "2"},
       {"model.actor_output_gain", "0.5"},
@@ -233,8 +237,12 @@ TEST_F(KeyEffectsTest, EveryKeySaysWhereItCountsAndIsRefusedElsewhere) {
     const auto value = values_.find(key);
     ASSERT_NE(value, values_.end()) << key << " has no value here";
     Case each = cases[counts];
-    if (field->containing_type() == v1::A2cConfig::descriptor()) {
-      const std::vector<std::pair<std::string, std::string>> names = {{"mappo", "maa2c"}, {"ippo", "ia2c"}};
+    const google::protobuf::Descriptor* const options = field->containing_type();
+    if (options == v1::A2cConfig::descriptor() || options == v1::PqnConfig::descriptor()) {
+      std::vector<std::pair<std::string, std::string>> names = {{"mappo", "maa2c"}, {"ippo", "ia2c"}};
+      if (options == v1::PqnConfig::descriptor()) {  // which does not act continuously
+        names = {{"mappo", "pqn"}, {"ippo", "pqn"}, {"name: continuous", "name: one_dict"}};
+      }
       each.with = absl::StrReplaceAll(each.with, names);
       each.without = absl::StrReplaceAll(each.without, names);
     }

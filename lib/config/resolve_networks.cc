@@ -69,10 +69,14 @@ int64_t JointObservationSize(const env::EnvSpec& env) {
 absl::Status NoCentralizedCritic(const RunConfig& config, const SettingsOf& of, v1::AlgorithmName name,
                                  const std::string& key) {
   const std::vector<std::string> names = CentralizedNamesOf(OptionsOf(name));
+  if (names.empty()) {
+    return config.KeyError(AlgorithmKey(config, of, key), absl::StrCat("got true, but ", AlgorithmWord(name),
+                                                                       " has no centralized critic; expected false"));
+  }
   return config.KeyError(
       AlgorithmKey(config, of, key),
-      absl::StrCat("got true, but the critic of ", AlgorithmWord(name), " sees its agent's own observation; expected ",
-                   names.empty() ? "false" : absl::StrCat("algorithm.name: ", absl::StrJoin(names, " or "))));
+      absl::StrCat("got true, but the critic of ", AlgorithmWord(name),
+                   " sees its agent's own observation; expected algorithm.name: ", absl::StrJoin(names, " or ")));
 }
 
 absl::Status SetCriticInput(const RunConfig& config, const env::EnvSpec& env, const SettingsOf& of, PolicySpec* spec) {
@@ -112,7 +116,7 @@ bool NeedsNormalizer(const PolicySpec& spec) {
 
 }  // namespace
 
-void SetModel(const v1::ModelConfig& model, PolicySpec* spec) {
+void SetModel(const v1::ModelConfig& model, bool layer_norm, PolicySpec* spec) {
   const auto core = [&model](v1::CoreKind kind) {
     return kind == v1::CORE_KIND_NONE ? policy::CoreSpec{}
                                       : policy::CoreSpec{.kind = static_cast<policy::CoreKind>(kind),
@@ -130,7 +134,7 @@ void SetModel(const v1::ModelConfig& model, PolicySpec* spec) {
   if (model.has_actor_activation()) spec->actor.activation = ToActivation(model.actor_activation());
   if (model.has_critic_activation()) critic->activation = ToActivation(model.critic_activation());
   for (policy::NetworkSpec* const network : {&spec->actor, critic}) {
-    network->layer_norm = model.layer_norm();
+    network->layer_norm = model.has_layer_norm() ? model.layer_norm() : layer_norm;
     network->initializer = static_cast<policy::Initializer>(model.initializer());
     network->hidden_gain = model.has_hidden_gain() ? model.hidden_gain() : 0;
   }

@@ -8,8 +8,8 @@
 
 namespace troupe::config {
 
-/// Sizes, activations and gains of the networks, as `model` says.
-void SetModel(const v1::ModelConfig& model, policy::PolicySpec* spec);
+/// Sizes, activations and gains of the networks, as `model` says. `layer_norm`: what auto is.
+void SetModel(const v1::ModelConfig& model, bool layer_norm, policy::PolicySpec* spec);
 
 /// The inputs, normalizer and action bounding that networks need. `spec` has its spaces. Errors name the key.
 absl::Status FillNetworks(const RunConfig& config, const env::EnvSpec& env, const SettingsOf& of,

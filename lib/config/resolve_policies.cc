@@ -471,7 +471,7 @@ absl::StatusOr<ResolvedPolicies> ResolvePolicies(const RunConfig& config, const 
     PolicySpec spec;
     spec.id = id;
     TROUPE_ASSIGN_OR_RETURN(spec.policy_class, ClassOf(config, id));
-    SetModel(ModelOf(config, of), &spec);
+    SetModel(ModelOf(config, of), HasLayerNorm(AlgorithmOf(config, of).name()), &spec);
     TROUPE_RETURN_IF_ERROR(InferFromAgents(config, env, played[i], of, &spec));
     TROUPE_RETURN_IF_ERROR(spec.policy_class.has_weights() ? FillNetworks(config, env, of, &spec)
                                                            : FillWithoutNetworks(config, of, &spec));

@@ -87,6 +87,7 @@ RunConfig WithDefaultsOf(const RunConfig& old_config, const RunConfig& new_confi
     if (field != nullptr) CopyField(before, *field, now);
   };
   keep("model", "scaling", old_config.proto().model(), proto->mutable_model());
+  keep("model", "layer_norm", old_config.proto().model(), proto->mutable_model());
   keep("algorithm", "normalize_observations", old_config.proto().algorithm(), proto->mutable_algorithm());
   const FieldDescriptor* const options = OptionsIn(old_config.proto().algorithm());
   if (options != nullptr && options == OptionsIn(proto->algorithm())) {

@@ -149,7 +149,7 @@ class Vdn final : public training::Algorithm {
     return {all};
   }
   std::optional<learner::FeedSpec> Feed(const policy::AlgorithmSpec& /*spec*/) const override { return feed_; }
-  bool reads_joint_steps() const override { return true; }
+  bool reads_joint_steps(const policy::AlgorithmSpec& /*spec*/) const override { return true; }
   absl::StatusOr<std::unique_ptr<training::GroupTrainer>> MakeGroup(
       absl::Span<const training::GroupMember> members, const training::TrainingContext& context) const override {
     return std::make_unique<VdnGroup>(members, context.seed);

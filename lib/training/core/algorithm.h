@@ -58,8 +58,8 @@ class Algorithm {
   /// Each row counts by how likely the policy of now would take its action, so that rows of older policies do no harm:
   /// where all policies of a run train so, max_policy_lag is by itself as large as slow workers need it.
   virtual bool corrects_lag() const { return false; }
-  /// Its groups read learner::TrainBatch::joint.
-  virtual bool reads_joint_steps() const { return false; }
+  /// A group trained so reads learner::TrainBatch::joint.
+  virtual bool reads_joint_steps(const policy::AlgorithmSpec& /*spec*/) const { return false; }
   /// Makes the trainer of a group of these members, with fresh state of its own where it keeps some. INVALID_ARGUMENT
   /// as FormOf, and for members that do not fit each other. As it stands: what its TorchParts make; FAILED_PRECONDITION
   /// in a program without LibTorch.

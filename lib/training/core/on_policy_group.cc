@@ -9,12 +9,12 @@
 #include "absl/time/time.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
-#include "lib/base/philox.h"
 #include "lib/base/status_macros.h"
 #include "lib/training/core/advantages.h"
 #include "lib/training/core/frozen_parameters.h"
 #include "lib/training/core/moments.h"
 #include "lib/training/core/popart.h"
+#include "lib/training/core/shuffle.h"
 #include "lib/training/core/state_blocks.h"
 
 namespace troupe::training {
@@ -28,15 +28,6 @@ using learner::UpdateContext;
 constexpr double kValueMomentBatches = 50;
 // The most that a row of a policy older than the target weighs (Luo et al. 2020 call it rho, RLlib's APPO has 2).
 constexpr double kMostTargetWeight = 2;
-
-/// Fisher-Yates over `rows`, drawn from (iteration, epoch, policy slot) alone.
-void Shuffle(const UpdateContext& context, int64_t epoch, policy::PolicySlot slot, std::vector<int32_t>* rows) {
-  const base::PhiloxKey key = base::PhiloxKey::Make(context.seed, base::RandomStream::kShuffle);
-  base::PhiloxSequence random(key, {.env_id = static_cast<uint32_t>(context.iteration),
-                                    .episode = static_cast<uint32_t>(epoch),
-                                    .slot = static_cast<uint32_t>(slot.value())});
-  for (size_t i = rows->size(); i > 1; --i) std::swap((*rows)[i - 1], (*rows)[random.Below(static_cast<uint32_t>(i))]);
-}
 
 /// With a critic that shares the actor's encoder there is one rate.
 absl::Status CheckCriticRate(const policy::PolicySpec& policy, const policy::AlgorithmSpec& spec) {

@@ -52,7 +52,7 @@ absl::StatusOr<std::vector<TrainerHost::Group>> TrainerHost::MakeGroups(const Al
     group.told.id = policy::GroupId(of_group.front().spec->id.value());
     group.told.algorithm = std::string(algorithm.name());
     group.told.members = std::move(slots);
-    group.told.joint_steps = algorithm.reads_joint_steps();
+    group.told.joint_steps = algorithm.reads_joint_steps(*of_group.front().algorithm);
     group.feed = algorithm.Feed(*of_group.front().algorithm);
     absl::StatusOr<std::unique_ptr<GroupTrainer>> trainer = algorithm.MakeGroup(of_group, context_);
     if (!trainer.ok()) {

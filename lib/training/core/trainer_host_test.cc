@@ -82,7 +82,7 @@ class FakePairs final : public Algorithm {
     }
     return groups;
   }
-  bool reads_joint_steps() const override { return true; }
+  bool reads_joint_steps(const policy::AlgorithmSpec& /*spec*/) const override { return true; }
   absl::StatusOr<std::unique_ptr<GroupTrainer>> MakeGroup(absl::Span<const GroupMember> /*members*/,
                                                           const TrainingContext& /*context*/) const override {
     return std::make_unique<FakePair>();

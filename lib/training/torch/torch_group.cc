@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/status_macros.h"
 #include "lib/policy/state_block.h"
+#include "lib/training/core/shuffle.h"
 #include "lib/training/core/state_blocks.h"
 #include "lib/training/torch/torch_device.h"
 
@@ -23,6 +25,7 @@ namespace {
 constexpr int64_t kTaken = 0;
 constexpr int64_t kSkipped = 1;
 constexpr int64_t kFirstReport = 2;
+constexpr auto kFirstCount = kFirstReport + static_cast<int64_t>(TorchStep::kMostReports);
 
 TorchPath PathOf(const TrainingContext& context) {
   return context.device.is_cuda() ? TorchPath::kDevice : TorchPath::kHost;
@@ -61,10 +64,24 @@ Tensor TorchStep::Minimize(const Tensor& loss, const std::vector<std::string>& s
   return norm;
 }
 
+Tensor TorchStep::AtJointSteps(std::vector<Tensor> of_rows) const {
+  of_rows.push_back(torch::zeros({1}, of_rows.front().options()));
+  return torch::cat(of_rows).index_select(0, joint_.flatten()).view(joint_.sizes());
+}
+
 void TorchStep::Report(std::string_view tag, const Tensor& value) {
-  TROUPE_CHECK(tags_->size() < kMostReports);
-  numbers_.select(0, kFirstReport + static_cast<int64_t>(tags_->size())).copy_(value.detach());
+  TROUPE_CHECK(reports_.size() < kMostReports);
+  reports_.push_back(value.detach().to(torch::kFloat64));
   tags_->emplace_back(tag);
+}
+
+void TorchStep::AddReports() {
+  if (reports_.empty()) return;
+  const auto count = static_cast<int64_t>(reports_.size());
+  const Tensor values = torch::stack(reports_);
+  const Tensor finite = torch::isfinite(values);
+  numbers_.narrow(0, kFirstReport, count).add_(values.masked_fill(finite.logical_not(), 0));
+  numbers_.narrow(0, kFirstCount, count).add_(finite);
 }
 
 TorchGroup::TorchGroup(absl::Span<const GroupMember> members, const TrainingContext& context)
@@ -138,9 +155,11 @@ absl::Status TorchGroup::LoadBatch(const GroupUpdate& update) {
     PrepareOptions options;
     options.state_moments = &member.resident.state_moments;
     options.final_observations = true;
+    options.use_policy_active_masks = options.use_value_active_masks = !counts_dead_rows();
     TROUPE_RETURN_IF_ERROR(prepared.Prepare(member.spec, member.resident.observation_moments, batch, team, options));
     if (prepared.uses().counted().empty()) continue;
     at_work_.push_back(&MemberOf(batch.policy));
+    at_work_.back()->batch = {&batch, &prepared.uses()};
     at_work_.back()->networks.SetRows(TorchRows::Load(member.spec, batch, prepared, memory_));
   }
   return absl::OkStatus();
@@ -156,18 +175,30 @@ void TorchGroup::LoadParameters(const GroupUpdate& update) {
   }
   if (own_ != nullptr) changed = own_on_device_->Load(own_.get(), absl::MakeSpan(own_steps_)) || changed;
   if (!numbers_.defined()) {
-    numbers_ = torch::zeros({kFirstReport + static_cast<int64_t>(TorchStep::kMostReports)},
+    numbers_ = torch::zeros({kFirstCount + static_cast<int64_t>(TorchStep::kMostReports)},
                             torch::TensorOptions().dtype(torch::kFloat64).device(memory_.device()));
   }
   numbers_.zero_();
   if (changed) steps_.Release();
 }
 
-absl::Status TorchGroup::RunStep(const GroupUpdate& update) {
+absl::Status TorchGroup::RunSteps(const GroupUpdate& update) {
+  TROUPE_ASSIGN_OR_RETURN(inputs_, Inputs(update));
+  for (Tensor& input : inputs_) input = memory_.Load(input);
+  optimizer_ = Optimizer();
+  variant_ = Variant(update.members.front().resident.parameters.adam_steps);
+  const std::optional<MinibatchPlan> plan = Minibatches();
+  epochs_ = plan.has_value() ? plan->num_epochs : 1;
+  if (plan.has_value()) return RunEpochs(update, *plan);
+  RunStep(at_work_, /*joint=*/{});
+  return absl::OkStatus();
+}
+
+void TorchGroup::RunStep(const std::vector<Member*>& members, const Tensor& joint) {
   TorchStep step;
   StepKey key;
   std::vector<Tensor> inputs;
-  for (Member* const member : at_work_) {
+  for (Member* const member : members) {
     step.members_.push_back(&member->networks);
     step.parameters_.push_back(&member->parameters);
     key.members.push_back(member->slot);
@@ -179,27 +210,71 @@ absl::Status TorchGroup::RunStep(const GroupUpdate& update) {
   }
   step.own_ = own_on_device_.get();
   if (own_ != nullptr) step.parameters_.push_back(step.own_);
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<Tensor> of_algorithm, Inputs(update));
-  for (const Tensor& input : of_algorithm) inputs.push_back(memory_.Load(input));
-  key.optimizer = step.optimizer_ = Optimizer();
-  variant_ = key.variant = step.variant_ = Variant(update.members.front().resident.parameters.adam_steps);
+  if (joint.defined()) inputs.push_back(joint);
+  inputs.insert(inputs.end(), inputs_.begin(), inputs_.end());
+  key.optimizer = step.optimizer_ = optimizer_;
+  key.variant = step.variant_ = variant_;
   step.numbers_ = numbers_;
   const auto work = [&](const std::vector<Tensor>& given) {
     size_t next = 0;
-    for (Member* const member : at_work_) {
+    for (Member* const member : members) {
       member->networks.mutable_rows().ForEach([&](Tensor& tensor) { tensor = given[next++]; });
     }
+    if (joint.defined()) step.joint_ = given[next++];
     step.inputs_.assign(given.begin() + static_cast<ptrdiff_t>(next), given.end());
     step.tags_ = &tags_[variant_];
     step.tags_->clear();
+    step.reports_.clear();
     Train(&step);
+    step.AddReports();
   };
   if (memory_.borrows() || has_scripts_) {
     work(inputs);
   } else {
     steps_.Run(inputs, std::move(key), work);
   }
+}
+
+absl::Status TorchGroup::RunEpochs(const GroupUpdate& update, const MinibatchPlan& plan) {
+  std::vector<TorchGroupRows> all;
+  std::vector<MemberRows> batches;
+  for (const Member* const member : at_work_) {
+    all.push_back({member->networks, *member->batch.batch, *member->batch.uses});
+    batches.push_back(member->batch);
+  }
+  std::vector<TorchRows> whole;
+  {
+    const torch::NoGradGuard no_grad;
+    TROUPE_ASSIGN_OR_RETURN(const std::vector<Tensor> targets, RowTargets(update, all));
+    for (size_t m = 0; m < at_work_.size(); ++m) {
+      whole.push_back(std::move(at_work_[m]->networks.mutable_rows()));
+      if (!targets.empty()) whole.back().targets = memory_.Load(targets[m]);
+    }
+  }
+  units_.Take(batches, plan.joins_steps);
+  std::vector<int32_t> order(static_cast<size_t>(units_.size()));
+  for (int64_t epoch = 0; epoch < plan.num_epochs; ++epoch) {
+    std::iota(order.begin(), order.end(), 0);
+    Shuffle(update.context, epoch, members_.front()->slot, &order);
+    const TorchEpoch minibatches(units_, batches, order, units_.Minibatches(order, plan.minibatch_size), memory_);
+    for (int64_t i = 0; i < minibatches.size(); ++i) {
+      const GroupMinibatch minibatch = minibatches.Take(i);
+      std::vector<Member*> members;
+      for (size_t m = 0; m < at_work_.size(); ++m) {
+        if (!minibatch.members[m].rows.defined()) continue;
+        members.push_back(at_work_[m]);
+        members.back()->networks.SetRows(whole[m].Take(minibatch.members[m]));
+      }
+      RunStep(members, minibatch.joint);
+    }
+  }
   return absl::OkStatus();
+}
+
+Tensor TorchGroup::ToHost(const Tensor& tensor) const {
+  Tensor host = memory_.ToHost(tensor);
+  memory_.Await();
+  return host;
 }
 
 void TorchGroup::MoveTargets(int64_t updates) {
@@ -236,13 +311,15 @@ std::vector<PolicyUpdateReport> TorchGroup::Finish(const GroupUpdate& update) {
     report.trained_rows = static_cast<int64_t>(prepared.uses().active().size());
     report.minibatch_steps = taken;
     report.skipped_steps = skipped;
-    report.epochs = 1;
+    report.epochs = epochs_;
     member.resident.trained_rows += report.trained_rows;
     report.metrics = {{"Policy/Skipped steps", static_cast<double>(skipped)},
                       {"Policy/Consecutive skips", static_cast<double>(member.resident.consecutive_skips)}};
     if (taken == 0) continue;
     const std::vector<std::string>& tags = tags_[variant_];
-    for (size_t t = 0; t < tags.size(); ++t) report.metrics.emplace_back(tags[t], values[kFirstReport + t]);
+    for (size_t t = 0; t < tags.size(); ++t) {
+      report.metrics.emplace_back(tags[t], values[kFirstReport + t] / values[kFirstCount + t]);
+    }
   }
   return reports;
 }
@@ -254,7 +331,7 @@ absl::StatusOr<std::vector<PolicyUpdateReport>> TorchGroup::Update(const GroupUp
     TROUPE_RETURN_IF_ERROR(LoadBatch(update));
     LoadParameters(update);
     if (!at_work_.empty()) {
-      TROUPE_RETURN_IF_ERROR(RunStep(update));
+      TROUPE_RETURN_IF_ERROR(RunSteps(update));
       for (const MemberAtWork& member : update.members) ++member.resident.parameters.adam_steps;
       MoveTargets(update.members.front().resident.parameters.adam_steps);
     }

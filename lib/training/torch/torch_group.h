@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,9 +12,11 @@
 #include "absl/types/span.h"
 #include "lib/training/core/algorithm.h"
 #include "lib/training/core/group_trainer.h"
+#include "lib/training/core/group_units.h"
 #include "lib/training/core/optimizer_options.h"
 #include "lib/training/torch/captured_steps.h"
 #include "lib/training/torch/device_memory.h"
+#include "lib/training/torch/torch_epoch.h"
 #include "lib/training/torch/torch_member.h"
 #include "lib/training/torch/torch_parameters.h"
 #include <torch/torch.h>
@@ -22,7 +26,7 @@ namespace troupe::training {
 /// A step of a TorchGroup, as its algorithm sees it. Used during Train.
 class TorchStep {
  public:
-  /// Those with rows in the batch, ascending.
+  /// Those with rows in the batch, or in the minibatch, ascending.
   absl::Span<const TorchMember* const> members() const { return members_; }
   /// The tensors that TorchGroup::Inputs made, where the networks compute.
   const torch::Tensor& input(size_t i) const { return inputs_[i]; }
@@ -38,7 +42,11 @@ class TorchStep {
   /// one section is there.
   torch::Tensor Minimize(const torch::Tensor& loss, const std::vector<std::string>& sections,
                          const torch::Tensor& learning_rate);
-  /// A number of the step's report, a scalar, by its tag (docs/metrics.md); at most kMostReports.
+  /// In a minibatch of a group that joins steps: from the members' numbers of each row, [rows] each, those of the
+  /// agents at each joint step, [joint steps, most agents], 0 where there are fewer. The first is an agent's.
+  torch::Tensor AtJointSteps(std::vector<torch::Tensor> of_rows) const;
+  /// A number of the step's report, a scalar, by its tag (docs/metrics.md); at most kMostReports. The update's report
+  /// has the mean over its steps in which it was finite.
   void Report(std::string_view tag, const torch::Tensor& value);
 
   static constexpr size_t kMostReports = 30;
@@ -49,11 +57,30 @@ class TorchStep {
   std::vector<const TorchMember*> members_;
   std::vector<TorchParameters*> parameters_;  ///< of members_, then own_
   TorchParameters* own_ = nullptr;
+  void AddReports();
+
+  torch::Tensor joint_;  ///< GroupMinibatch::joint
   std::vector<torch::Tensor> inputs_;
   int64_t variant_ = 0;
   OptimizerOptions optimizer_;
-  torch::Tensor numbers_;  ///< [2 + kMostReports] float64: steps that were taken, that were skipped, reports
+  /// [2 + 2 kMostReports] float64: steps that were taken, that were skipped, reports' sums, and how many were finite
+  torch::Tensor numbers_;
+  std::vector<torch::Tensor> reports_;
   std::vector<std::string>* tags_ = nullptr;
+};
+
+/// How a group goes through a batch in minibatches.
+struct MinibatchPlan {
+  int64_t num_epochs = 1;      ///< each shuffles anew
+  int64_t minibatch_size = 1;  ///< rows of the policy that has the most (GroupUnits)
+  bool joins_steps = false;    ///< agents at a joint step stay together: Algorithm::reads_joint_steps
+};
+
+/// A member with rows that count in the batch, as TorchGroup::RowTargets sees it.
+struct TorchGroupRows {
+  const TorchMember& member;
+  const learner::PolicyTrainBatch& batch;
+  const RowUses& uses;
 };
 
 /// A target that follows its network: after every `interval`-th update it moves by `share` of the way; 1: it is copied.
@@ -64,7 +91,7 @@ struct TargetRule {
 };
 
 /// A learn group whose loss is over tensors: what an algorithm of LossOver::kTensors derives from. It writes Train, one
-/// step from one batch; this brings rows and parameters to where networks compute, runs users' modules, cores and
+/// step from one batch, or from each minibatch of several epochs (Minibatches); this brings rows and parameters to where networks compute, runs users' modules, cores and
 /// images of bytes, steps each section's optimizer, moves targets, captures steps on a CUDA device, and hands
 /// everything back. On the CPU it works on the host's memory. Members and own parameters move and are saved with their
 /// policies and the group. Confined to the update thread.
@@ -102,6 +129,19 @@ class TorchGroup : public GroupTrainer {
   /// The kind of update number `update` (from 0), where Train does different work by turns.
   virtual int64_t Variant(int64_t /*update*/) const { return 0; }
   virtual std::vector<TargetRule> Targets() const { return {}; }
+  /// nullopt: one step from all of the batch. Called after Inputs. Shuffles follow from (seed, iteration, epoch, slot of
+  /// the first member) alone. Networks that read actions or a critic's input are not run over minibatches.
+  virtual std::optional<MinibatchPlan> Minibatches() const { return std::nullopt; }
+  /// With minibatches: what rows learn from (TorchRows::targets), [rows, any] on the host, of each in `all`. Made once a
+  /// batch before its first step, without gradients; networks run At::kPlaces.
+  virtual absl::StatusOr<std::vector<torch::Tensor>> RowTargets(const GroupUpdate& /*update*/,
+                                                                absl::Span<const TorchGroupRows> /*all*/) {
+    return std::vector<torch::Tensor>();
+  }
+  /// Dead agents' rows count in losses, too (RowUses).
+  virtual bool counts_dead_rows() const { return false; }
+  /// A copy on the host, which is awaited.
+  torch::Tensor ToHost(const torch::Tensor& tensor) const;
 
   /// Parameters of the group itself (a mixer), to be made by the constructor; their first numbers as they are then.
   void SetOwn(FlatParameters own);
@@ -120,12 +160,16 @@ class TorchGroup : public GroupTrainer {
     policy::PolicySlot slot;
     TorchMember networks;
     TorchParameters parameters;
+    MemberRows batch = {};  ///< during an update
   };
 
   Member& MemberOf(policy::PolicySlot slot);
   absl::Status LoadBatch(const GroupUpdate& update);
   void LoadParameters(const GroupUpdate& update);
-  absl::Status RunStep(const GroupUpdate& update);
+  absl::Status RunSteps(const GroupUpdate& update);
+  /// `joint`: GroupMinibatch::joint, or undefined.
+  void RunStep(const std::vector<Member*>& members, const torch::Tensor& joint);
+  absl::Status RunEpochs(const GroupUpdate& update, const MinibatchPlan& plan);
   void MoveTargets(int64_t updates);
   std::vector<learner::PolicyUpdateReport> Finish(const GroupUpdate& update);
 
@@ -138,8 +182,13 @@ class TorchGroup : public GroupTrainer {
   bool has_scripts_ = false;
   torch::Tensor numbers_;
   std::map<int64_t, std::vector<std::string>> tags_;  ///< of reports, by variant
-  int64_t variant_ = 0;                               ///< of the last step
   std::vector<Member*> at_work_;                      ///< with rows in the batch
+  GroupUnits units_;
+  // Of the steps of an update:
+  int64_t variant_ = 0;
+  int64_t epochs_ = 1;
+  OptimizerOptions optimizer_;
+  std::vector<torch::Tensor> inputs_;
   CapturedSteps<StepKey> steps_;
   int64_t partly_skipped_ = 0;
 };

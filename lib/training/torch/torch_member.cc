@@ -110,6 +110,25 @@ TorchRows TorchRows::Load(const policy::PolicySpec& spec, const learner::PolicyT
   return rows;
 }
 
+TorchRows TorchRows::Take(const RowSelection& selection) const {
+  const auto take = [](const Tensor& from, const Tensor& index) {
+    return from.defined() ? from.index_select(0, index) : Tensor();
+  };
+  TorchRows taken;
+  taken.rows = selection.rows.size(0);
+  taken.places = selection.run.size(0);
+  taken.actor = {take(actor.floats, selection.run), take(actor.images, selection.run), Tensor(),
+                 take(actor.mask, selection.run), actor.scaling};
+  taken.mask = take(mask, selection.rows);
+  taken.actions = take(actions, selection.rows);
+  taken.targets = take(targets, selection.rows);
+  if (!selection.kept.defined()) return taken;
+  taken.memory = take(memory, selection.sequences);
+  taken.unpacked = selection.kept;
+  taken.batch_sizes = selection.batch_sizes;
+  return taken;
+}
+
 TorchMember::TorchMember(const policy::PolicySpec& spec, const DeviceMemory& memory, bool bfloat16)
     : spec_(spec), memory_(memory), bfloat16_(bfloat16), head_(ActionHead::For(spec)) {
   for (const CategoricalPart& part : head_.categorical) leaves_.push_back(part.categories);
@@ -160,14 +179,22 @@ Tensor TorchMember::Run(std::string_view role, Net net, At at, const Tensor& act
   // Networks that remember are run over all places: a row is of the sequence that is run anyway.
   const bool remembers = spec_.EncodingNetwork(network).remembers();
   const int64_t read = remembers ? rows_.places : count;
-  Tensor inputs = is_actor                        ? rows_.actor.Range(0, read)
-                  : rows_.learner_index.defined() ? rows_.learner.Take(rows_.learner_index.narrow(0, 0, read))
-                                                  : rows_.learner.Range(0, read);
-  if (is_actor && network.encoder != policy::EncoderKind::kShared && rows_.actor.mask.defined()) {
-    inputs = torch::cat({inputs, rows_.actor.mask.narrow(0, 0, read).to(torch::kFloat32)}, 1);
-  }
-  if (network.reads_actions()) inputs = torch::cat({inputs, actions}, 1);
-  const Tensor outputs = Compute(network, net, inputs);
+  const auto pass = [&](int64_t first, int64_t rows) {
+    Tensor inputs = is_actor                        ? rows_.actor.Range(first, rows)
+                    : rows_.learner_index.defined() ? rows_.learner.Take(rows_.learner_index.narrow(0, first, rows))
+                                                    : rows_.learner.Range(first, rows);
+    if (is_actor && network.encoder != policy::EncoderKind::kShared && rows_.actor.mask.defined()) {
+      inputs = torch::cat({inputs, rows_.actor.mask.narrow(0, first, rows).to(torch::kFloat32)}, 1);
+    }
+    if (network.reads_actions()) inputs = torch::cat({inputs, actions.narrow(0, first, rows)}, 1);
+    return Compute(network, net, inputs);
+  };
+  // Without gradients nothing holds what is made between: images are read some rows at a time.
+  const bool whole = remembers || torch::GradMode::is_enabled();
+  const int64_t most = whole ? read : RowsOfPass(spec_, spec_.EncodingNetwork(network), read);
+  std::vector<Tensor> passes;
+  for (int64_t first = 0; first < read; first += most) passes.push_back(pass(first, std::min(most, read - first)));
+  const Tensor outputs = passes.size() == 1 ? passes.front() : torch::cat(passes);
   return remembers && at == At::kRows ? AtRows(outputs) : outputs;
 }
 
@@ -185,10 +212,13 @@ Tensor TorchMember::Compute(const policy::NetworkSpec& network, Net net, const T
     const Bfloat16Products products(memory_.device().type());
     return run().to(torch::kFloat32);
   }
-  const Tensor packed = inputs.index_select(0, rows_.packed);
-  const auto sequences = rows_.sequences.size(0);
-  const Tensor states = &encoding == &spec_.actor ? rows_.memory.index_select(0, rows_.sequences)
-                                                  : torch::zeros({sequences, encoding.state_size()}, inputs.options());
+  const Tensor packed = rows_.packed.defined() ? inputs.index_select(0, rows_.packed) : inputs;
+  Tensor states = rows_.memory;
+  if (&encoding != &spec_.actor) {
+    states = torch::zeros({rows_.sequences.size(0), encoding.state_size()}, inputs.options());
+  } else if (rows_.sequences.defined()) {
+    states = states.index_select(0, rows_.sequences);
+  }
   const Tensor outputs =
       shares ? Decode(network.activation, module,
                       EncodeSequences(encoding, encoder, packed, rows_.batch_sizes, states).first)

@@ -21,9 +21,21 @@
 
 namespace troupe::training {
 
+/// Which rows of a member a minibatch has. Indices are int64 tensors where its networks compute. Plain value.
+struct RowSelection {
+  torch::Tensor rows;         ///< [n]
+  torch::Tensor run;          ///< [at least n], rows that the network reads; of sequences packed, else `rows`
+  torch::Tensor kept;         ///< [n], where `rows` stand in `run`; undefined: they are the same
+  torch::Tensor sequences;    ///< [sequences], as packed; undefined of a policy that does not remember
+  torch::Tensor batch_sizes;  ///< of the packed sequences, on the host
+};
+
 /// A member's rows where its networks compute. Its *places* are the rows, [rows], and behind them the final ones, which
 /// episodes or their parts end with: a row's next place is the row that follows in its segment, or the segment's final
 /// row. Plain value; undefined tensors are not there.
+///
+/// Those of a minibatch (Take) are some of the rows, without places behind them, and without what leads to these:
+/// rewards, waits, next, continues. Nor have they what learner networks read. All of them count in losses.
 struct TorchRows {
   int64_t rows = 0;
   int64_t places = 0;
@@ -37,21 +49,24 @@ struct TorchRows {
   torch::Tensor next;           ///< [rows] int64, place; of a row that ends its episode its own
   torch::Tensor continues;      ///< [rows] 0 where a row ends its episode, else 1
   torch::Tensor counts;         ///< [rows] 1 where a row counts in losses, else 0
+  torch::Tensor targets;        ///< [rows, any], TorchGroup::RowTargets; of a minibatch
   torch::Tensor memory;         ///< [sequences, actor_state_size], what the actor remembered before each
-  torch::Tensor packed;         ///< [places] int64, place of each packed row of the sequences
-  torch::Tensor unpacked;       ///< [places] int64, the packed row of each place
-  torch::Tensor sequences;      ///< [sequences] int64, as packed
+  torch::Tensor packed;         ///< [places] int64, place of each packed row; undefined: inputs are packed
+  torch::Tensor unpacked;       ///< [places] int64, the packed row of each place; of a minibatch of each row
+  torch::Tensor sequences;      ///< [sequences] int64, as packed; undefined: memory is packed
   torch::Tensor batch_sizes;    ///< of the packed sequences, on the host: no input of a captured step but its key
 
   /// `prepared` is of `batch`, with final_observations.
   static TorchRows Load(const policy::PolicySpec& spec, const learner::PolicyTrainBatch& batch,
                         const PreparedBatch& prepared, const DeviceMemory& memory);
+  /// The rows of a minibatch.
+  TorchRows Take(const RowSelection& selection) const;
   /// Calls `use` with each tensor that a step reads and that is there.
   template <typename Use>
   void ForEach(Use&& use) {
     for (torch::Tensor* tensor : {&actor.floats, &actor.images, &actor.mask, &learner.floats, &learner.images,
                                   &learner.image_rows, &learner_index, &mask, &actions, &rewards, &waits, &next,
-                                  &continues, &counts, &memory, &packed, &unpacked, &sequences}) {
+                                  &continues, &counts, &targets, &memory, &packed, &unpacked, &sequences}) {
       if (tensor->defined()) use(*tensor);
     }
   }
