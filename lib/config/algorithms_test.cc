@@ -128,9 +128,14 @@ TEST(AlgorithmKeysTest, OneOfAnotherAlgorithmIsRefusedWithWhatThereIs) {
       ErrorOf("algorithm:\n  clip_param: 0.2\n  name: a2c\n"),
       absl::StrCat("run.yaml:2:3: algorithm.clip_param is of ppo, ippo, mappo and appo, got algorithm.name: a2c; ",
                    kA2cKeys));
-  EXPECT_EQ(
-      ErrorOf("algorithm: {num_epochs: 3}", {"algorithm.name=a2c"}).substr(0, 106),
-      "run.yaml:1:13: algorithm.num_epochs is of ppo, ippo, mappo, custom and macustom, got algorithm.name: a2c; ");
+  EXPECT_THAT(ErrorOf("algorithm: {num_epochs: 3}", {"algorithm.name=a2c"}),
+              StartsWith("run.yaml:1:13: algorithm.num_epochs is of ppo, ippo, mappo, pqn, custom and macustom, got "
+                         "algorithm.name: a2c; "));
+  EXPECT_THAT(ErrorOf("algorithm: {name: pqn, clip_param: 0.2}"),
+              StartsWith("run.yaml:1:24: algorithm.clip_param is of ppo, ippo, mappo and appo, got algorithm.name: pqn; pqn "
+                         "has minibatch_size, num_minibatches, "));
+  EXPECT_THAT(ErrorOf("algorithm: {name: ppo, mixer: vdn}"),
+              StartsWith("run.yaml:1:24: algorithm.mixer is of pqn, got algorithm.name: ppo; ppo has "));
   EXPECT_EQ(ErrorOf("algorithm: {name: a2c}", {"algorithm.target_kl=1"}),
             absl::StrCat("--set algorithm.target_kl=1: algorithm.target_kl is of ppo, ippo and mappo, got "
                          "algorithm.name: a2c; ",
@@ -161,8 +166,8 @@ TEST(AlgorithmKeysTest, MistakesAreFoundAmongThoseOfTheName) {
             "final, env_steps}); the "
             "default is 7.0e-4");
   EXPECT_EQ(ErrorOf("algorithm: {mixer_lr: 1, name: qmix}"),
-            "run.yaml:1:32: algorithm.name: got \"qmix\", expected one of ppo, ippo, mappo, a2c, ia2c, maa2c, impala, "
-            "appo, custom, macustom; qmix is not implemented")
+            "run.yaml:1:32: algorithm.name: got \"qmix\", expected one of ppo, ippo, mappo, a2c, ia2c, maa2c, pqn, "
+            "impala, appo, custom, macustom; qmix is not implemented")
       << "before keys of which nobody knows";
   EXPECT_EQ(ErrorOf("algorithm: [a]\n", {"algorithm.name=a2c"}).find("num_epochs"), std::string::npos);
   EXPECT_EQ(ErrorOf("lr: 3"), "run.yaml:1:1: unknown key \"lr\"; it belongs in \"algorithm.lr\"");
@@ -259,6 +264,17 @@ TEST_F(AlgorithmsTest, MinibatchesOfA2cAreOnDemand) {
       "batch of 4000 env steps; lower it, or raise algorithm.train_batch_size");
   EXPECT_EQ(ErrorOf("env: {name: team}\nalgorithm: {name: a2c, critic_lr: {initial: 0, final: 1, env_steps: 2}}"),
             "run.yaml:2:35: algorithm.critic_lr: got 0 to begin with, expected a number > 0 or auto");
+}
+
+TEST_F(AlgorithmsTest, WithoutACriticKeysOfCentralizedOnesAreRefused) {
+  EXPECT_EQ(ErrorOf("env: {name: state}\nalgorithm: {name: pqn, use_global_state: true}"),
+            "run.yaml:2:24: algorithm.use_global_state: got true, but pqn has no centralized critic; expected false");
+  EXPECT_EQ(ErrorOf("env: {name: state}\nalgorithm: {name: pqn, normalize_state: true}"),
+            "run.yaml:2:24: algorithm.normalize_state: got true, but pqn has no centralized critic; expected false");
+  EXPECT_EQ(
+      ErrorOf("env: {name: continuous}\nalgorithm: {name: pqn}"),
+      "run.yaml:2:13: algorithm.name: got pqn, but policy \"default_policy\" has continuous actions (a Box), which "
+      "have no greatest value; expected ippo or mappo");
 }
 
 TEST_F(AlgorithmsTest, TheNameSaysWhatTheCriticSees) {

@@ -149,8 +149,7 @@ constexpr Condition kConditions[] = {
     {"agent_masks", "an environment that marks agents as not active (agent_mask)", "env.name env.args",
      [](const Reader& r) { return r.run.env_spec.has_agent_mask; }},
     // Conditions on a policy and its spaces.
-    {"agent_id",
-     "a policy that plays several agents, algorithm.use_agent_id: true, and an algorithm with a critic",
+    {"agent_id", "a policy that plays several agents, algorithm.use_agent_id: true, and an algorithm with a critic",
      "env.name env.args multi_agent.policies multi_agent.policy_mapping algorithm.name algorithm.use_agent_id "
      "algorithm.use_parameter_sharing",
      [](const Reader& r) { return r.spec().agent_id_size > 0 && r.has_critic(); }},
@@ -184,7 +183,8 @@ constexpr Condition kConditions[] = {
      "model.actor_core model.critic_core model.torchscript model.critic_torchscript",
      [](const Reader& r) {
        // A program without LibTorch does not know what a module remembers.
-       return r.spec().remembers() || (policy::FindModuleReader() == nullptr && r.networks().size() < (r.has_critic() ? 2u : 1u));
+       return r.spec().remembers() ||
+              (policy::FindModuleReader() == nullptr && r.networks().size() < (r.has_critic() ? 2u : 1u));
      }},
     {"hidden_layers", "hidden layers of Troupe's (model.actor_hidden_sizes, model.critic_hidden_sizes)",
      "model.torchscript model.critic_torchscript model.actor_hidden_sizes model.critic_hidden_sizes",
@@ -220,8 +220,7 @@ constexpr Condition kConditions[] = {
     {"critic_gain", "a critic of Troupe's layers, and model.initializer other than torch",
      "algorithm.name model.initializer model.critic_torchscript",
      [](const Reader& r) {
-       return r.has_critic() && r.model.initializer() != v1::INITIALIZER_TORCH &&
-              !IsModule(r.model, r.spec().critic());
+       return r.has_critic() && r.model.initializer() != v1::INITIALIZER_TORCH && !IsModule(r.model, r.spec().critic());
      }},
     // Conditions on its algorithm.
     {"adam", "algorithm.optimizer: adam or adamw", "algorithm.optimizer",

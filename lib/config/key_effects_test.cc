@@ -124,7 +124,7 @@ class KeyEffectsTest : public ResolveFixture {
   }
 
   /// A value of a key that counts under a condition, other than its default.
-  const std::map<std::string, std::string> values_ = {
+  std::map<std::string, std::string> values_ = {
       {"action_bound_method", "none"},
       {"action_scaling", "true"},
       {"num_envs_per_worker", "8"},

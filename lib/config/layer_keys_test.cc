@@ -112,6 +112,19 @@ TEST_F(LayerKeysTest, BadValuesAreErrorsAtTheirKey) {
       "there is no batch normalization");
 }
 
+TEST_F(LayerKeysTest, AutoNormalizesWhereTheAlgorithmNeedsIt) {
+  const auto normalizes = [this](const std::string& rest) {
+    return Resolve("env: {name: team}\n" + rest).policies[0].actor.layer_norm;
+  };
+  EXPECT_FALSE(normalizes("algorithm: {name: mappo}"));
+  EXPECT_TRUE(normalizes("algorithm: {name: pqn}"));
+  EXPECT_FALSE(normalizes("algorithm: {name: pqn}\nmodel: {layer_norm: false}"));
+  // A run that began when the default was false.
+  const RunConfig old = *RunConfig::FromYaml("env: {name: team}\nmodel: {layer_norm: false}", "old.yaml");
+  const auto resumed = ResumeConfig(old, *RunConfig::FromYaml("env: {name: team}", "new.yaml"));
+  EXPECT_TRUE(resumed.ok()) << resumed.status();
+}
+
 TEST_F(LayerKeysTest, AResumedRunKeepsThem) {
   const RunConfig old = *RunConfig::FromYaml("env: {name: team}\nmodel: {layer_norm: true}", "old.yaml");
   const auto resumed =

@@ -99,7 +99,7 @@ TEST_F(PresetsTest, SaysWhatDoesNotFit) {
             "run.yaml:1:9: preset: got \"mapo_mpe\", expected one of mappo_mpe, sb3_ppo, sb3_a2c, rllib_ppo, or none; "
             "write mappo_mpe");
   EXPECT_THAT(ErrorOf("preset: mappo_mpe\nenv: {name: team}\nalgorithm: {name: a2c}"),
-              HasSubstr("preset mappo_mpe: algorithm.num_minibatches is of ppo, ippo, mappo, custom and macustom, "
+              HasSubstr("preset mappo_mpe: algorithm.num_minibatches is of ppo, ippo, mappo, pqn, custom and macustom, "
                         "got algorithm.name: a2c"));
 }
 

@@ -112,8 +112,8 @@ TEST(RunConfigTest, WrongTypeSaysWhatIsExpected) {
   EXPECT_EQ(ErrorOf("algorithm: {use_gae: 1}"),
             "run.yaml:1:22: algorithm.use_gae: got 1, expected true or false; write true");
   EXPECT_EQ(ErrorOf("algorithm: {name: qmix}"),
-            "run.yaml:1:19: algorithm.name: got \"qmix\", expected one of ppo, ippo, mappo, a2c, ia2c, maa2c, impala, "
-            "appo, custom, macustom; qmix is not implemented");
+            "run.yaml:1:19: algorithm.name: got \"qmix\", expected one of ppo, ippo, mappo, a2c, ia2c, maa2c, pqn, "
+            "impala, appo, custom, macustom; qmix is not implemented");
   EXPECT_EQ(ErrorOf("env: cartpole"),
             "run.yaml:1:6: env: got \"cartpole\", expected a section (a mapping); write env: {name: cartpole}");
   EXPECT_EQ(ErrorOf("seed:"), "run.yaml:1:1: seed: got nothing, expected an integer >= 0; the default is 1");

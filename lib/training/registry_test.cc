@@ -18,10 +18,10 @@ policy::AlgorithmSpec Ppo(bool use_value_norm) {
 }
 
 TEST(RegistryTest, FindsAlgorithmsByName) {
-  EXPECT_THAT(AlgorithmNames(), testing::ElementsAre("a2c", "appo", "custom", "impala", "ppo"));
+  EXPECT_THAT(AlgorithmNames(), testing::ElementsAre("a2c", "appo", "custom", "impala", "ppo", "pqn"));
   for (const std::string& name : AlgorithmNames()) EXPECT_EQ((*FindAlgorithm(name))->name(), name);
   EXPECT_EQ(FindAlgorithm("dqn").status(),
-            absl::InvalidArgumentError("there is no algorithm \"dqn\"; expected one of a2c, appo, custom, impala, ppo"));
+            absl::InvalidArgumentError("there is no algorithm \"dqn\"; expected one of a2c, appo, custom, impala, ppo, pqn"));
 }
 
 TEST(RegistryTest, ChecksOptions) {

@@ -104,7 +104,7 @@ VALUES = [
     value("stop.wall_clock=2h", 'got "2h"', "a number", "write 7200"),
     value("algorithm.max_grad_norm=None", 'got "None"', "a number", "write 0"),
     value("explore=yes", 'got "yes"', "true or false", "write true"),
-    value("algorithm.name=qmix", 'got "qmix"', "one of ppo, ippo, mappo, a2c, ia2c, maa2c, impala, appo, custom, macustom", "qmix is not implemented"),
+    value("algorithm.name=qmix", 'got "qmix"', "one of ppo, ippo, mappo, a2c, ia2c, maa2c, pqn, impala, appo, custom, macustom", "qmix is not implemented"),
     value("algorithm=PPO", 'got "PPO"', "a section", "write algorithm.name=ppo"),
     value("model.activation=swish", 'got "swish"', "one of tanh, relu", "the default is"),
     value("model.actor_core=GRU", 'got "GRU"', "one of none, gru, lstm", "write gru"),

@@ -13,6 +13,7 @@
 #include "lib/training/custom/custom_options.h"
 #include "lib/training/impala/impala.h"
 #include "lib/training/ppo/ppo_options.h"
+#include "lib/training/pqn/pqn_options.h"
 #include <gtest/gtest.h>
 
 namespace troupe::integration {
@@ -58,12 +59,13 @@ TEST(AlgorithmDefaultsTest, StructsHaveTheDefaultsOfTheSchema) {
   training::CustomOptions custom;
   custom.loss = std::string(64, 'a');
   ExpectSame(Configured("custom", kLoss), training::CustomSpec(custom));
+  ExpectSame(Configured("pqn"), training::PqnSpec(training::PqnOptions()));
   // One more is missed above: add it.
-  EXPECT_EQ(training::AlgorithmNames(), (std::vector<std::string>{"a2c", "appo", "custom", "impala", "ppo"}));
+  EXPECT_EQ(training::AlgorithmNames(), (std::vector<std::string>{"a2c", "appo", "custom", "impala", "ppo", "pqn"}));
 }
 
 TEST(AlgorithmDefaultsTest, EveryNameIsReadByItsAlgorithm) {
-  for (const char* name : {"ppo", "ippo", "mappo", "a2c", "ia2c", "maa2c", "impala", "appo"}) {
+  for (const char* name : {"ppo", "ippo", "mappo", "a2c", "ia2c", "maa2c", "pqn", "impala", "appo"}) {
     EXPECT_EQ(training::CheckAlgorithm(Configured(name)), absl::OkStatus()) << name;
   }
   for (const char* name : {"custom", "macustom"}) {

@@ -107,7 +107,7 @@ TEST(QLambdaExactTest, TabularTargetsReachTheFixedPointOfTheMixedOperator) {
       std::vector<float> rewards, greatest, finals;
       std::vector<std::pair<int, int>> visits;
       for (int episode = 0; episode < 2000; ++episode) {
-        learner::TrainSegment segment{batch.rows, 0, -1, base::EnvId(static_cast<uint32_t>(episode)), 0,
+        learner::TrainSegment segment{batch.rows,        0, -1, base::EnvId(static_cast<uint32_t>(episode)), 0,
                                       base::AgentSlot(0)};
         int s = 0;
         while (s < kStates && segment.rows < 40) {
@@ -143,7 +143,8 @@ TEST(QLambdaExactTest, TabularTargetsReachTheFixedPointOfTheMixedOperator) {
       for (int a = 0; a < 2; ++a) EXPECT_NEAR(q[s][a], fixed[s][a], lambda == 0 ? 1e-5 : 0.01) << lambda << s << a;
     }
     // At 0 the fixed point is Q*: on always.
-    if (lambda == 0) EXPECT_NEAR(q[0][1], kGamma * kGamma * kGamma, 1e-5);
+    const double best = kGamma * kGamma * kGamma;
+    EXPECT_TRUE(lambda != 0 || std::abs(q[0][1] - best) < 1e-5) << q[0][1];
   }
 }
 
@@ -158,8 +159,9 @@ std::vector<float> Team(const JointBatch& joint, const std::vector<float>& great
 
 TEST(TeamQLambdaTest, AgentsThatActTogetherAreOneAgentWithTheirSums) {
   // Two agents for three steps, cut. Rows: agent 0's three, then agent 1's.
-  JointBatch joint({{.agent = 0, .steps = {0, 1, 2}, .final_step = 3}, {.agent = 1, .steps = {0, 1, 2}, .final_step = 3}},
-                   {1, 2, 3, 10, 20, 30});
+  JointBatch joint(
+      {{.agent = 0, .steps = {0, 1, 2}, .final_step = 3}, {.agent = 1, .steps = {0, 1, 2}, .final_step = 3}},
+      {1, 2, 3, 10, 20, 30});
   const std::vector<float> targets = Team(joint, {1, 2, 3, 4, 5, 6}, {7, 8}, {.gamma = 0.5, .lambda = 0.25});
   const double g2 = 33 + 0.5 * 15, g1 = 22 + 0.5 * (0.25 * g2 + 0.75 * 9), g0 = 11 + 0.5 * (0.25 * g1 + 0.75 * 7);
   EXPECT_THAT(targets, testing::ElementsAreArray(Near({g0, g1, g2, 0}))) << "nobody acts at the last";
@@ -174,9 +176,9 @@ TEST(TeamQLambdaTest, OneThatTerminatesHasNoPartFromThenOn) {
 
 TEST(TeamQLambdaTest, OneWhoseSegmentEndsWithAValueHasThatWhateverLambdaIs) {
   for (const bool truncated : {false, true}) {
-    JointBatch joint({{.agent = 0, .steps = {0, 1}},
-                      {.agent = 1, .steps = {0}, .final_step = 1, .truncated = truncated}},
-                     {1, 2, 10});
+    JointBatch joint(
+        {{.agent = 0, .steps = {0, 1}}, {.agent = 1, .steps = {0}, .final_step = 1, .truncated = truncated}},
+        {1, 2, 10});
     QLambda options = {.gamma = 0.5, .lambda = 0.25};
     const auto expected = [](double final_value) {
       return testing::ElementsAreArray(Near({11 + 0.5 * (0.25 * 2 + 0.75 * 2 + final_value), 2}));

@@ -1,3 +1,5 @@
+#include "lib/training/pqn/pqn_torch.h"
+
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -11,7 +13,6 @@
 #include "lib/policy/weight_snapshot.h"
 #include "lib/training/core/q_lambda.h"
 #include "lib/training/pqn/pqn_options.h"
-#include "lib/training/pqn/pqn_torch.h"
 #include "lib/training/torch/torch_group.h"
 #include "lib/training/torch/torch_parts.h"
 
@@ -43,8 +44,8 @@ class PqnGroup final : public TorchGroup {
  protected:
   absl::StatusOr<std::vector<Tensor>> Inputs(const GroupUpdate& update) override {
     const int64_t minibatch_size = options_.minibatch_size;  // the group's
-    TROUPE_ASSIGN_OR_RETURN(options_, ParsePqnOptions(specs_.front(),
-                                                      {update.context.env_steps, update.context.iteration}));
+    TROUPE_ASSIGN_OR_RETURN(options_,
+                            ParsePqnOptions(specs_.front(), {update.context.env_steps, update.context.iteration}));
     options_.minibatch_size = minibatch_size;
     return std::vector<Tensor>{torch::scalar_tensor(options_.learning_rate, torch::kFloat64)};
   }
@@ -75,8 +76,8 @@ class PqnGroup final : public TorchGroup {
       for (size_t member = 0; member < all.size(); ++member) {
         std::vector<Tensor> leaves;
         for (int64_t leaf = 0; leaf < greatest[member].size(0); ++leaf) {
-          leaves.push_back(torch::tensor(
-              QLambdaTargets(all[member].batch, all[member].uses, values_of(member, leaf), options)));
+          leaves.push_back(
+              torch::tensor(QLambdaTargets(all[member].batch, all[member].uses, values_of(member, leaf), options)));
         }
         targets.push_back(torch::stack(leaves, 1));
       }
@@ -132,10 +133,10 @@ absl::Status CheckTeam(absl::Span<const GroupMember> members) {
       if (key == "epsilon" || key == "minibatch_size") continue;
       const auto found = member.algorithm->options.find(key);
       if (found != member.algorithm->options.end() && found->second == value) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("algorithm.", key, ": policies \"", first.spec->id.value(), "\" and \"",
-                       member.spec->id.value(), "\" have different ones; expected one value for all policies that "
-                       "mixer: vdn trains together"));
+      return absl::InvalidArgumentError(absl::StrCat("algorithm.", key, ": policies \"", first.spec->id.value(),
+                                                     "\" and \"", member.spec->id.value(),
+                                                     "\" have different ones; expected one value for all policies that "
+                                                     "mixer: vdn trains together"));
     }
   }
   return absl::OkStatus();

@@ -29,7 +29,7 @@ class JointBatch {
     std::map<int32_t, int32_t> bridges;  // by step: segments that begin less those that end
     for (const Acts& acts : segments) {
       const base::AgentSlot slot(acts.agent);
-      learner::TrainSegment segment{policy_.rows, static_cast<int64_t>(acts.steps.size()), -1, base::EnvId(0), 0, slot,
+      learner::TrainSegment segment{policy_.rows,  static_cast<int64_t>(acts.steps.size()), -1, base::EnvId(0), 0, slot,
                                     acts.truncated};
       for (const int32_t step : acts.steps) {
         entries[step].push_back({2 * acts.agent, {slot, policy_.policy, static_cast<int32_t>(policy_.rows++), -1}});
@@ -47,7 +47,12 @@ class JointBatch {
     int32_t open = 0;
     for (auto& [step, of_step] : entries) {
       std::stable_sort(of_step.begin(), of_step.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-      learner::JointStep at{base::EnvId(0), 0, step, -1, -1, static_cast<int32_t>(joint_.entries.size()),
+      learner::JointStep at{base::EnvId(0),
+                            0,
+                            step,
+                            -1,
+                            -1,
+                            static_cast<int32_t>(joint_.entries.size()),
                             static_cast<int32_t>(of_step.size())};
       open += bridges[step];
       const auto next = entries.upper_bound(step);

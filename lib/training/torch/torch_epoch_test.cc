@@ -28,10 +28,10 @@ const policy::PolicySlot kSlot(0);
 /// What MinibatchGroup does, and what it saw.
 struct Watched {
   MinibatchPlan plan;
-  int64_t broken_row = -1;               ///< has no finite target
+  int64_t broken_row = -1;                  ///< has no finite target
   std::vector<std::vector<int64_t>> steps;  ///< rows of each
-  Tensor whole;                          ///< outputs of the batch's places
-  double apart = 0;                      ///< the most that a minibatch's output differs from the whole's
+  Tensor whole;                             ///< outputs of the batch's places
+  double apart = 0;                         ///< the most that a minibatch's output differs from the whole's
 };
 Watched& watched() {
   static Watched all;

@@ -91,10 +91,10 @@ struct TargetRule {
 };
 
 /// A learn group whose loss is over tensors: what an algorithm of LossOver::kTensors derives from. It writes Train, one
-/// step from one batch, or from each minibatch of several epochs (Minibatches); this brings rows and parameters to where networks compute, runs users' modules, cores and
-/// images of bytes, steps each section's optimizer, moves targets, captures steps on a CUDA device, and hands
-/// everything back. On the CPU it works on the host's memory. Members and own parameters move and are saved with their
-/// policies and the group. Confined to the update thread.
+/// step from one batch, or from each minibatch of several epochs (Minibatches); this brings rows and parameters to
+/// where networks compute, runs users' modules, cores and images of bytes, steps each section's optimizer, moves
+/// targets, captures steps on a CUDA device, and hands everything back. On the CPU it works on the host's memory.
+/// Members and own parameters move and are saved with their policies and the group. Confined to the update thread.
 ///
 /// A step on a CUDA device is captured and done again: Train must not look at a tensor's numbers, and numbers that
 /// change from step to step must be inputs (a C++ number would be that of the first step), or follow from the variant.
@@ -129,11 +129,11 @@ class TorchGroup : public GroupTrainer {
   /// The kind of update number `update` (from 0), where Train does different work by turns.
   virtual int64_t Variant(int64_t /*update*/) const { return 0; }
   virtual std::vector<TargetRule> Targets() const { return {}; }
-  /// nullopt: one step from all of the batch. Called after Inputs. Shuffles follow from (seed, iteration, epoch, slot of
-  /// the first member) alone. Networks that read actions or a critic's input are not run over minibatches.
+  /// nullopt: one step from all of the batch. Called after Inputs. Shuffles follow from (seed, iteration, epoch, slot
+  /// of the first member) alone. Networks that read actions or a critic's input are not run over minibatches.
   virtual std::optional<MinibatchPlan> Minibatches() const { return std::nullopt; }
-  /// With minibatches: what rows learn from (TorchRows::targets), [rows, any] on the host, of each in `all`. Made once a
-  /// batch before its first step, without gradients; networks run At::kPlaces.
+  /// With minibatches: what rows learn from (TorchRows::targets), [rows, any] on the host, of each in `all`. Made once
+  /// a batch before its first step, without gradients; networks run At::kPlaces.
   virtual absl::StatusOr<std::vector<torch::Tensor>> RowTargets(const GroupUpdate& /*update*/,
                                                                 absl::Span<const TorchGroupRows> /*all*/) {
     return std::vector<torch::Tensor>();
