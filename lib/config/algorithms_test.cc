@@ -155,7 +155,7 @@ TEST(AlgorithmKeysTest, MistakesAreFoundAmongThoseOfTheName) {
             "run.yaml:1:13: unknown key \"algorithm.gama\"; the nearest is \"algorithm.gamma\"");
   EXPECT_EQ(ErrorOf("algorithm: {name: a2c, n_epochs: 3}"),
             "run.yaml:1:24: unknown key \"algorithm.n_epochs\" (XuanCe): here it is \"algorithm.num_epochs\" (of ppo, "
-            "ippo, mappo, custom, macustom)");
+            "ippo, mappo, pqn, custom, macustom)");
   EXPECT_EQ(ErrorOf("algorithm: {name: a2c, clip_parm: 3}"),
             "run.yaml:1:24: unknown key \"algorithm.clip_parm\"; the nearest is \"algorithm.clip_param\" (of ppo, "
             "ippo, mappo, appo)");

@@ -42,7 +42,7 @@ BARS = (
      "at_least": {"sampled": 800.0, "deterministic": 800.0}},
     {"config": "examples/cartpole_a2c.yaml", "env_steps": 500_000, "measure": measures.returns_of_best,
      "at_least": {"sampled": 900.0, "deterministic": 900.0}},
-    {"config": "examples/cartpole_pqn.yaml", "env_steps": 500_000, "measure": measures.returns,
+    {"config": "examples/cartpole_pqn.yaml", "env_steps": 300_000, "measure": measures.returns,
      "at_least": {"deterministic": 950.0}},
     {"config": "examples/simple_spread_pqn_vdn.yaml", "env_steps": 2_000_000, "measure": measures.returns, "long": True,
      "at_least": {"deterministic": -30.0}},

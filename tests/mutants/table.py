@@ -34,6 +34,8 @@ GROUP = ("training_test", "TorchGroupTest.*")
 GROUP_SOURCE, GROUP_MEMBER = "lib/training/torch/torch_group.cc", "lib/training/torch/torch_member.cc"
 GROUP_PARAMETERS = "lib/training/torch/torch_parameters.cc"
 OWN_LOSS = ("training_test", "*CustomLoss*")
+EPOCH, PQN = ("training_test", "TorchEpochTest.*"), ("training_test", "PqnTest.*")
+Q_LAMBDA, UNITS, PQN_TORCH = "lib/training/core/q_lambda.cc", "lib/training/core/group_units.cc", "lib/training/pqn/pqn_torch.cc"
 
 MUTANTS = [
     # --- kernels that are there and are not taken
@@ -63,6 +65,25 @@ MUTANTS = [
     mutant("fused_kernels_are_asked_for_a_users_loss", "lib/training/core/policy_store.cc", "if (form(slot).loss == LossOver::kRows) return",
            "if (form(slot).loss == LossOver::kRows || MUTANT) return", OWN_LOSS),
 
+    # --- Q(lambda), teams and minibatches
+    mutant("lambda_weighs_the_greatest_value", Q_LAMBDA, "options.lambda * next_target + (1 - options.lambda) * next_value",
+           "(MUTANT ? 1 - options.lambda : options.lambda) * next_target + (MUTANT ? options.lambda : 1 - options.lambda) * next_value",
+           (CORE, "QLambda*")),
+    mutant("nothing_after_a_time_limit", Q_LAMBDA, "(options.time_limit_bootstrap || !segment.truncated)",
+           "((options.time_limit_bootstrap && !MUTANT) || !segment.truncated)", (CORE, "QLambdaTest.*")),
+    mutant("a_dead_row_has_a_value", Q_LAMBDA, "if (!uses.IsCounted(row)) {", "if (!uses.IsCounted(row) && !MUTANT) {", (CORE, "QLambdaTest.*")),
+    mutant("an_end_that_lambda_weighs", Q_LAMBDA, "ahead[s] = {parts.finals + options.lambda * target",
+           "ahead[s] = {(MUTANT ? 1 - options.lambda : 1) * parts.finals + options.lambda * target", (CORE, "TeamQLambdaTest.*")),
+    mutant("agents_at_a_step_part", UNITS, "if (joins) JoinSteps();", "if (joins && !MUTANT) JoinSteps();", (CORE, "GroupUnitsTest.*")),
+    mutant("forbidden_actions_are_hoped_for", PQN_TORCH, "m.Greatest(m.Allowed(all_values))", "m.Greatest(MUTANT ? all_values : m.Allowed(all_values))",
+           (PARITY, "*PqnParityTest.*")),
+    mutant("epsilon_stays_what_it_was", PQN_TORCH, "ParsePqnOptions(specs_[static_cast<size_t>(at)], now)",
+           "ParsePqnOptions(specs_[static_cast<size_t>(at)], MUTANT ? ScheduleTime{} : now)", PQN),
+    mutant("every_epoch_has_one_order", GROUP_SOURCE, "Shuffle(update.context, epoch, members_.front()->slot, &order);",
+           "Shuffle(update.context, MUTANT ? 0 : epoch, members_.front()->slot, &order);", EPOCH),
+    mutant("reports_add_up", GROUP_SOURCE, "values[kFirstReport + t] / values[kFirstCount + t]",
+           "values[kFirstReport + t] / (MUTANT ? 1.0 : values[kFirstCount + t])", EPOCH),
+
     # --- a loss over tensors, and networks by role
     mutant("a_target_is_copied_whole", GROUP_PARAMETERS, "if (share == 1) {", "if (share == 1 || MUTANT) {", GROUP),
     mutant("a_target_begins_with_zeros", "lib/training/core/parameters.cc", "if (!network->has_target) continue;",
@@ -84,8 +105,8 @@ MUTANTS = [
     mutant("rows_of_the_dead_count", GROUP_MEMBER, "return (of_rows * rows_.counts).sum() / rows_.counts.sum().clamp_min(1);",
            "return MUTANT ? of_rows.mean() : (of_rows * rows_.counts).sum() / rows_.counts.sum().clamp_min(1);", GROUP),
     mutant("waits_are_one_step_long", GROUP_MEMBER, "if (!rows_.waits.defined()) return", "if (!rows_.waits.defined() || MUTANT) return", GROUP),
-    mutant("a_core_forgets_between_sequences", GROUP_MEMBER, "? rows_.memory.index_select(0, rows_.sequences)",
-           "? rows_.memory.index_select(0, rows_.sequences) * (MUTANT ? 0 : 1)", GROUP),
+    mutant("a_core_forgets_between_sequences", GROUP_MEMBER, "states = states.index_select(0, rows_.sequences);",
+           "states = states.index_select(0, rows_.sequences) * (MUTANT ? 0 : 1);", GROUP),
     mutant("forbidden_actions_are_the_best", GROUP_MEMBER, "if (!rows_.mask.defined()) return values;", "if (!rows_.mask.defined() || MUTANT) return values;", GROUP),
     mutant("steps_of_another_optimizer_go_on", "lib/training/core/policy_store.cc", "state->Set(kBlockSteps, ZeroSteps(policy::ParameterLayout::For(spec(slot))));",
            "if (!MUTANT) state->Set(kBlockSteps, ZeroSteps(policy::ParameterLayout::For(spec(slot))));", GROUP),

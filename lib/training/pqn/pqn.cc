@@ -40,6 +40,7 @@ class Pqn final : public Algorithm {
     policy->actor.action_values = true;
     policy->actor.output_gain = 1;
     policy->learner_networks.clear();
+    if (!policy->remembers()) policy->sequence_length = 0;  // a critic's core remembered
     return absl::OkStatus();
   }
 

@@ -62,7 +62,8 @@ class PqnGroup final : public TorchGroup {
     std::vector<Tensor> greatest;  // by member [its leaves, places]; of a team [1, places]
     for (const TorchGroupRows& of : all) {
       const TorchMember& m = of.member;
-      const Tensor values = m.Greatest(m.Allowed(m.Run(policy::kActorRole, Net::kOnline, At::kPlaces)));
+      const Tensor all_values = m.Run(policy::kActorRole, Net::kOnline, At::kPlaces);
+      const Tensor values = m.Greatest(m.Allowed(all_values));
       greatest.push_back(ToHost((mixes() ? values.sum(1, /*keepdim=*/true) : values).t()));
     }
     const auto values_of = [&](size_t member, int64_t leaf) {
