@@ -213,6 +213,7 @@ TEST(StarterConfigTest, FactsAreTold) {
   facts.env_steps_per_s = 12345.6;
   EXPECT_EQ(FactsText(facts),
             "2 agents: a_0, a_1\n  observations  Box(-1, 1, [3])\n  actions       Discrete(2), some masked\n"
+            "  algorithms    a2c, appo, impala, ppo, pqn\n"
             "no episode of random play ended, 12,345 env steps/s with random actions on one core\n");
   facts.episode_length = 25;
   EXPECT_THAT(FactsText(facts), HasSubstr("\nepisodes of 25.0 env steps, 12,345 env steps/s"));

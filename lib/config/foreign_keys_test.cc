@@ -26,7 +26,6 @@ TEST(ForeignKeysTest, PointToOurs) {
       {"algorithm: {clip_range: 0.2}", "algorithm.clip_param"},
       {"algorithm: {ppo_epoch: 3}", "algorithm.num_epochs"},
       {"num_rollout_workers: 3", "num_workers"},
-      {"num_env_runners: 3", "num_workers"},
       {"parallels: 3", "num_envs_per_worker"},
       {"buffer_size: 3", "algorithm.train_batch_size"},
       {"vf_coef: 3", "algorithm.value_loss_coeff"},

@@ -102,6 +102,10 @@ TEST(CutOutTest, WhatWasCountedBeforeIsNotCountedAgain) {
   EXPECT_EQ(counted->num_env_steps, 0);
   EXPECT_TRUE(counted->finished.empty());
   EXPECT_EQ(AssembledRows(schema, {counted}), AssembledRows(schema, {whole}));
+  Assembler assembler(schema, {});
+  EXPECT_EQ(assembler.Assemble({whole}, 0).batch.agent_steps, whole->num_agent_steps);
+  EXPECT_EQ(assembler.Assemble({counted}, 0).batch.agent_steps, 0);
+  EXPECT_GT(whole->num_agent_steps, 0);
 }
 
 }  // namespace

@@ -27,5 +27,14 @@ TEST(FeedClockTest, OneOfSeveralCountsItsOwnUpdates) {
   EXPECT_EQ(clock.Lag(10), 2);
 }
 
+TEST(FeedSpecTest, ALagIsInBatches) {
+  EXPECT_EQ(FeedSpec{}.MaxLagInUpdates(16), 16);
+  EXPECT_EQ(FeedSpec{.max_policy_lag = 4}.MaxLagInUpdates(16), 4) << "its own";
+  // Two updates a batch; at its last use a batch is older by the three others of the buffer and itself.
+  const FeedSpec reused{.uses = 2, .max_ahead = 3};
+  EXPECT_EQ(reused.MaxLagInUpdates(16), 2 * 16 + 4);
+  EXPECT_EQ(reused.MaxLagInUpdates(0), 4);
+}
+
 }  // namespace
 }  // namespace troupe::learner

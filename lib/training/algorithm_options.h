@@ -31,6 +31,10 @@ absl::Status SetNetworks(const policy::AlgorithmSpec& spec, policy::PolicySpec* 
 /// minibatches of env steps where it has a core, PopArt where it is a user's module.
 absl::Status CheckAlgorithmOf(const policy::PolicySpec& policy, const policy::AlgorithmSpec& spec);
 
+/// The names of those that can train a policy with these spaces and nothing but defaults; `policy` has an actor and a
+/// critic. One that wants a file of the user's is not among them.
+std::vector<std::string> NamesThatFit(const policy::PolicySpec& policy);
+
 /// algorithm.max_policy_lag where it is auto, of a run of policies that train so: kCorrectedLag where all of them correct
 /// for it (Algorithm::corrects_lag), else 0. A spec without a name is of a policy that does not train.
 int64_t DefaultPolicyLag(const std::vector<policy::AlgorithmSpec>& algorithms);

@@ -65,6 +65,18 @@ absl::Status CheckAlgorithmOf(const policy::PolicySpec& policy, const policy::Al
   return algorithm->CheckPolicy(policy, spec);
 }
 
+std::vector<std::string> NamesThatFit(const policy::PolicySpec& policy) {
+  std::vector<std::string> names;
+  for (const std::string& name : AlgorithmNames()) {
+    const Algorithm& algorithm = **FindAlgorithm(name);
+    const policy::AlgorithmSpec spec{.name = name};
+    policy::PolicySpec networks = policy;
+    if (!algorithm.SetNetworks(spec, &networks).ok() || !algorithm.CheckPolicy(networks, spec).ok()) continue;
+    names.push_back(name);
+  }
+  return names;
+}
+
 std::vector<std::string> NamesThatCorrectLag() {
   std::vector<std::string> names;
   for (const Algorithm* algorithm : Algorithms()) {

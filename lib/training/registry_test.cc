@@ -20,8 +20,16 @@ policy::AlgorithmSpec Ppo(bool use_value_norm) {
 TEST(RegistryTest, FindsAlgorithmsByName) {
   EXPECT_THAT(AlgorithmNames(), testing::ElementsAre("a2c", "appo", "custom", "impala", "ppo", "pqn"));
   for (const std::string& name : AlgorithmNames()) EXPECT_EQ((*FindAlgorithm(name))->name(), name);
-  EXPECT_EQ(FindAlgorithm("dqn").status(),
-            absl::InvalidArgumentError("there is no algorithm \"dqn\"; expected one of a2c, appo, custom, impala, ppo, pqn"));
+  EXPECT_EQ(
+      FindAlgorithm("dqn").status(),
+      absl::InvalidArgumentError("there is no algorithm \"dqn\"; expected one of a2c, appo, custom, impala, ppo, pqn"));
+}
+
+TEST(RegistryTest, NamesThoseThatFitSpaces) {
+  policy::PolicySpec spec = policy::SmallSpecForTesting();
+  EXPECT_THAT(NamesThatFit(spec), testing::ElementsAre("a2c", "appo", "impala", "ppo", "pqn"));
+  spec.action_space = *space::Space::Box(-1, 1, {2});
+  EXPECT_THAT(NamesThatFit(spec), testing::ElementsAre("a2c", "appo", "impala", "ppo")) << "no value is the greatest";
 }
 
 TEST(RegistryTest, ChecksOptions) {

@@ -47,7 +47,7 @@ class MultiAgentKeys(TypedDict, total=False):
 
 
 class TrainingKeys(TypedDict, total=False):
-    name: Literal["ppo", "ippo", "mappo", "a2c", "ia2c", "maa2c", "impala", "appo"]
+    name: Literal["ppo", "ippo", "mappo", "a2c", "ia2c", "maa2c", "pqn", "impala", "appo", "custom", "macustom"]
     train_batch_size: int
     max_policy_lag: Union[int, Literal["auto"]]
     common_reward: Literal["none", "mean", "sum"]
@@ -100,6 +100,9 @@ class TrainingKeys(TypedDict, total=False):
     kl_coeff: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
     kl_target: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
     frozen_parameters: Sequence[str]
+    q_lambda: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    epsilon: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    mixer: Literal["none", "vdn"]
     vtrace_lambda: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
     vtrace_clip_rho_threshold: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
     vtrace_clip_pg_rho_threshold: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
@@ -107,6 +110,7 @@ class TrainingKeys(TypedDict, total=False):
     circular_buffer_iterations_per_batch: int
     target_network_update_freq: int
     tau: Union[float, Mapping[str, Any], Sequence[Sequence[float]]]
+    loss: Union[str, Literal["none"]]
     preset: Literal["mappo_mpe", "sb3_ppo", "sb3_a2c", "rllib_ppo", "none"]
     action_bound_method: Literal["none", "clip", "tanh", "auto"]
     action_scaling: Union[bool, Literal["auto"]]

@@ -33,6 +33,8 @@ ATTENTION = "lib/training/torch/torch_attention.cc"
 GROUP = ("training_test", "TorchGroupTest.*")
 GROUP_SOURCE, GROUP_MEMBER = "lib/training/torch/torch_group.cc", "lib/training/torch/torch_member.cc"
 GROUP_PARAMETERS = "lib/training/torch/torch_parameters.cc"
+VTRACE, FREE = "lib/training/core/advantages.cc", "lib/learner/grant_scheduler_free.cc"
+FUSED = "lib/training/fused/fused_backend.cc"
 OWN_LOSS = ("training_test", "*CustomLoss*")
 EPOCH, PQN = ("training_test", "TorchEpochTest.*"), ("training_test", "PqnTest.*")
 Q_LAMBDA, UNITS, PQN_TORCH = "lib/training/core/q_lambda.cc", "lib/training/core/group_units.cc", "lib/training/pqn/pqn_torch.cc"
@@ -50,6 +52,33 @@ MUTANTS = [
            "if (backend == Backend::kEigen) return &PortableKernels();",
            "if (backend == Backend::kEigen || MUTANT) return &PortableKernels();",
            ("inference_test", "FindKernelsTest.*")),
+
+    # --- V-trace and the free-running plan
+    mutant("traces_are_cut_at_rho_bar", VTRACE, "+ std::min(1.0, ratio) * ahead", "+ std::min(MUTANT ? clips.rho : 1.0, ratio) * ahead", (CORE, "VtraceTest.*")),
+    mutant("gradients_are_bounded_by_rho_bar", VTRACE, "std::min(clips.pg_rho, ratio) *", "std::min(MUTANT ? clips.rho : clips.pg_rho, ratio) *",
+           (CORE, "VtraceTest.*")),
+    mutant("targets_are_not_bounded", VTRACE, "error = std::min(clips.rho, ratio) * delta", "error = (MUTANT ? ratio : std::min(clips.rho, ratio)) * delta",
+           (CORE, "VtraceTest.*")),
+    mutant("the_dead_are_weighed", UPDATER, "for (const int32_t row : prepared.active()) {\n    ratios",
+           "for (int32_t i = 0; i < (MUTANT ? static_cast<int32_t>(logp.size()) : static_cast<int32_t>(prepared.active().size())); ++i) {\n"
+           "    const int32_t row = MUTANT ? i : prepared.active()[i];\n    ratios", (PARITY, "*VtraceParityTest*")),
+    mutant("the_target_is_never_moved", UPDATER, "% plan_.target->interval != 0)", "% plan_.target->interval != 0 || MUTANT)", (CORE, "AppoTest.*")),
+    mutant("rows_of_old_policies_weigh_as_they_like", UPDATER, "old_logp[row] = std::max(logp[row],", "old_logp[row] = std::max(MUTANT ? -1e9f : logp[row],",
+           (PARITY, "*VtraceParityTest*")),
+    mutant("log_probabilities_are_of_the_actor_alone", FUSED, "(net == Net::kTarget ? space_->target : 0)", "(net == Net::kTarget && !MUTANT ? space_->target : 0)",
+           (PARITY, "*VtraceParityTest*Fused*")),
+    mutant("libtorch_takes_the_actor_for_its_target", "lib/training/torch/torch_backend.cc", "net == Net::kOnline ? modules_ :", "net == Net::kOnline || MUTANT ? modules_ :",
+           (PARITY, "*VtraceParityTest*LibTorch*")),
+    mutant("a_worker_has_one_grant_at_a_time", FREE, "has < kGrantsAhead;", "has < kGrantsAhead - (MUTANT ? 1 : 0);", (LEARNER, "FreeRunningTest.*")),
+    mutant("sampling_runs_ahead_without_bound", FREE, "const int64_t ahead = StepsAhead();", "const int64_t ahead = StepsAhead() + (MUTANT ? left : 0);",
+           (LEARNER, "FreeRunningTest.*")),
+    mutant("a_fragment_is_of_the_iteration_it_was_granted_for", "lib/learner/ingest.cc", "std::make_shared<KeptFragment>(std::move(fragment), iteration)",
+           "std::make_shared<KeptFragment>(fragment, MUTANT ? fragment.batch->iteration : iteration)", (LEARNER, "*ModelTest*")),
+    mutant("old_batches_come_first", "lib/learner/circular_source.cc", "UsesOf(iteration) < UsesOf(selection.iteration)",
+           "(UsesOf(iteration) < UsesOf(selection.iteration) && !MUTANT)", (LEARNER, "CircularSourceTest.*")),
+    mutant("rows_count_at_each_use", "lib/learner/cut_out.cc", "counted->num_agent_steps = 0;", "if (!MUTANT) counted->num_agent_steps = 0;", (LEARNER, "*")),
+    mutant("a_late_use_is_too_old", "lib/learner/feed.h", "* uses + (uses - 1) * (max_ahead + 1)", "* (MUTANT ? 1 : uses) + (MUTANT ? 0 : (uses - 1) * (max_ahead + 1))",
+           (LEARNER, "*")),
 
     # --- a loss of a user's own
     mutant("rows_of_the_dead_count_in_a_users_loss", "lib/training/torch/torch_batch.cc", "(batch.uses().*counts)(row) ? 1.0f : 0.0f;",
