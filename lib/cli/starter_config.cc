@@ -9,10 +9,9 @@
 #include "absl/strings/str_join.h"
 #include "lib/base/log.h"
 #include "lib/cli/output.h"
-#include "lib/policy/policy_spec.h"
+#include "lib/config/resolve_algorithms.h"
 #include "lib/space/image.h"
 #include "lib/space/observation_leaves.h"
-#include "lib/training/algorithm_options.h"
 #include <yaml-cpp/yaml.h>
 
 namespace troupe::cli {
@@ -32,17 +31,6 @@ constexpr int64_t kEvaluationEpisodes = 100, kLeastEvaluationEpisodes = 5, kEpis
 constexpr int64_t kLargeImage = 128, kSmallImage = 84;
 constexpr int64_t kRunEnvSteps = 1'000'000;
 constexpr double kDefaultGamma = 0.99, kLeastGamma = 0.9;
-
-/// The algorithms that can train the agent.
-std::vector<std::string> AlgorithmsFor(const env::AgentSpec& agent) {
-  policy::PolicySpec policy;
-  policy.id = policy::PolicyId("policy");
-  policy.observation_space = agent.observation_space;
-  policy.action_space = agent.action_space;
-  policy.has_action_mask = agent.has_action_mask;
-  policy.mutable_critic();
-  return training::NamesThatFit(policy);
-}
 
 /// "adversary_0" -> "adversary"; an id of digits alone stays.
 std::string Stem(const std::string& agent) {
@@ -244,7 +232,7 @@ std::string FactsText(const StarterFacts& facts) {
     absl::StrAppend(&text, kind.agents.size(), kind.agents.size() == 1 ? " agent: " : " agents: ", Some(kind.agents),
                     "\n  observations  ", Space(agent.observation_space), "\n  actions       ",
                     Space(agent.action_space), agent.has_action_mask ? ", some masked" : "", "\n  algorithms    ",
-                    absl::StrJoin(AlgorithmsFor(agent), ", "), "\n");
+                    absl::StrJoin(config::AlgorithmsThatFit(agent), ", "), "\n");
   }
   if (facts.episode_length > 0) {
     absl::StrAppendFormat(&text, "episodes of %.1f env steps", facts.episode_length);

@@ -78,11 +78,10 @@ absl::StatusOr<int64_t> IngestBudget(const ResolvedRun& run) {
   const std::string got = is_auto ? absl::StrCat("got auto, which is at most ", kMostAutoIngestBudgetBytes)
                                   : absl::StrCat("got ", config.ingest_budget_bytes());
   return run.config.KeyError(
-      kKey,
-      absl::StrCat(got, ", expected at least ", static_cast<int64_t>(std::min(bytes, 9e18)), " for ",
-                   NumBatches(run), NumBatches(run) == 1 ? " batch of " : " batches of ",
-                   BatchText(run), " and a fragment of every worker; ", SmallerBatch(run, needed, most),
-                   is_auto ? "" : ", and auto is as much as it takes"));
+      kKey, absl::StrCat(got, ", expected at least ", static_cast<int64_t>(std::min(bytes, 9e18)), " for ",
+                         NumBatches(run), NumBatches(run) == 1 ? " batch of " : " batches of ", BatchText(run),
+                         " and a fragment of every worker; ", SmallerBatch(run, needed, most),
+                         is_auto ? "" : ", and auto is as much as it takes"));
 }
 
 }  // namespace troupe::config

@@ -20,8 +20,8 @@ inline constexpr int64_t kLeastAutoIngestBudgetBytes = int64_t{512} << 20;
 inline constexpr int64_t kMostAutoIngestBudgetBytes = int64_t{16} << 30;
 
 /// Bytes of fragments that the learner holds, of a run whose learner, rollout and schema are filled in: what the key
-/// says, or by itself enough for the batches that may be sampled ahead and a fragment of every worker, within the two bounds.
-/// INVALID_ARGUMENT where that does not hold them, with the largest batch that would fit.
+/// says, or by itself enough for the batches that may be sampled ahead and a fragment of every worker, within the two
+/// bounds. INVALID_ARGUMENT where that does not hold them, with the largest batch that would fit.
 absl::StatusOr<int64_t> IngestBudget(const ResolvedRun& run);
 
 }  // namespace troupe::config

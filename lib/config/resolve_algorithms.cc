@@ -280,4 +280,14 @@ absl::Status FillAlgorithms(const std::vector<SettingsOf>& settings, ResolvedRun
   return absl::OkStatus();
 }
 
+std::vector<std::string> AlgorithmsThatFit(const env::AgentSpec& agent) {
+  policy::PolicySpec policy;
+  policy.id = policy::PolicyId("policy");
+  policy.observation_space = agent.observation_space;
+  policy.action_space = agent.action_space;
+  policy.has_action_mask = agent.has_action_mask;
+  policy.mutable_critic();
+  return training::NamesThatFit(policy);
+}
+
 }  // namespace troupe::config

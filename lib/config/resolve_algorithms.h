@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "lib/config/resolve_policies.h"
 #include "lib/config/resolved_run.h"
+#include "lib/env/env_spec.h"
 #include "lib/policy/algorithm_spec.h"
 
 namespace troupe::config {
@@ -17,6 +18,9 @@ namespace troupe::config {
 /// options. INVALID_ARGUMENT with the place of the key: more rows, or more minibatches, than a batch has; a schedule
 /// that begins where it must not; what the algorithm's own parser refuses.
 absl::Status FillAlgorithms(const std::vector<SettingsOf>& settings, ResolvedRun* run);
+
+/// The names of the algorithms that can train an agent with nothing but defaults.
+std::vector<std::string> AlgorithmsThatFit(const env::AgentSpec& agent);
 
 /// How the policy of `slot` trains with `settings`, "algorithm.KEY=VALUE" each (policy::PolicyEntry), instead of what
 /// the configuration says. INVALID_ARGUMENT, beginning with the key: one that is no option of the policy's algorithm,

@@ -72,8 +72,9 @@ struct Selection {
 };
 
 /// What a learn group is trained on: accepted fragments in, selections out. One per learn group, all fed by the same
-/// Ingest; groups that train on the same data share one. Made by who makes the run, owned by Ingest. IterationSource hands
-/// out each iteration once and whole, CircularSource several times; a replay is a holder of fragments and a sampler.
+/// Ingest; groups that train on the same data share one. Made by who makes the run, owned by Ingest. IterationSource
+/// hands out each iteration once and whole, CircularSource several times; a replay is a holder of fragments and a
+/// sampler.
 ///
 /// Not thread-safe: called under RunState's mutex, so nothing of it may block or call out, and a fragment that it lets
 /// go of is handed back, to be destroyed without the mutex.

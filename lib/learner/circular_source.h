@@ -8,10 +8,10 @@
 
 namespace troupe::learner {
 
-/// A circular buffer of batches (Luo et al. 2020, arXiv 1912.00167, section 3.1): each iteration of the sampling plan is
-/// a batch, and is handed out `uses` times. Next comes the one that was handed out least often, of these the oldest: a
-/// new batch at once, and older ones again while the next is sampled. An iteration is done after its last use, so that
-/// the plan's max_ahead bounds how many are kept.
+/// A circular buffer of batches (Luo et al. 2020, arXiv 1912.00167, section 3.1): each iteration of the sampling plan
+/// is a batch, and is handed out `uses` times. Next comes the one that was handed out least often, of these the oldest:
+/// a new batch at once, and older ones again while the next is sampled. An iteration is done after its last use, so
+/// that the plan's max_ahead bounds how many are kept.
 class CircularSource final : public BatchSource {
  public:
   /// `first`: the iteration of the first selection. `uses`: at least 1.
@@ -31,7 +31,7 @@ class CircularSource final : public BatchSource {
   int64_t UsesOf(int64_t iteration) const;
 
   const int64_t uses_;
-  int64_t done_;                    ///< iterations below it were handed out as often as they are to be
+  int64_t done_;                   ///< iterations below it were handed out as often as they are to be
   std::map<int64_t, Batch> kept_;  ///< by iteration; one without fragments that was not handed out is not there
 };
 

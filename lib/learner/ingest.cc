@@ -39,9 +39,9 @@ absl::Status Ingest::CheckBudget(const LearnerOptions& options, const sample::Ba
   if (overflow || needed > options.ingest_budget_bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("ingest_budget_bytes is ", options.ingest_budget_bytes, ", expected at least ",
-                     overflow ? std::string("2^63") : absl::StrCat(needed), ": ", 1 + max_ahead,
-                     " batches of ", steps, counted, " steps of up to ", step_bytes, " bytes, and a fragment of ",
-                     limits.max_message_bytes, " bytes for each of ", std::max(1, options.num_workers), " workers"));
+                     overflow ? std::string("2^63") : absl::StrCat(needed), ": ", 1 + max_ahead, " batches of ", steps,
+                     counted, " steps of up to ", step_bytes, " bytes, and a fragment of ", limits.max_message_bytes,
+                     " bytes for each of ", std::max(1, options.num_workers), " workers"));
   }
   return absl::OkStatus();
 }

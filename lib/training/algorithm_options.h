@@ -35,8 +35,8 @@ absl::Status CheckAlgorithmOf(const policy::PolicySpec& policy, const policy::Al
 /// critic. One that wants a file of the user's is not among them.
 std::vector<std::string> NamesThatFit(const policy::PolicySpec& policy);
 
-/// algorithm.max_policy_lag where it is auto, of a run of policies that train so: kCorrectedLag where all of them correct
-/// for it (Algorithm::corrects_lag), else 0. A spec without a name is of a policy that does not train.
+/// algorithm.max_policy_lag where it is auto, of a run of policies that train so: kCorrectedLag where all of them
+/// correct for it (Algorithm::corrects_lag), else 0. A spec without a name is of a policy that does not train.
 int64_t DefaultPolicyLag(const std::vector<policy::AlgorithmSpec>& algorithms);
 /// Enough for a worker that is ten times slower than the others.
 inline constexpr int64_t kCorrectedLag = 16;

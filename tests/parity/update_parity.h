@@ -156,7 +156,7 @@ inline policy::PolicySpec Spec(const json& record) {
   if (from.contains("attention_size")) SetAttention(from, &spec);
   if (from.value("critic_encoder", "") == "shared") SetShared(from, &spec);
   spec.actor.has_target = from.value("actor_target", false);
-  if (!from.contains("actor_core") || from["sequence_length"] == 0) return spec;
+  if (!from.contains("actor_core") || from.value("sequence_length", 0) == 0) return spec;
   spec.sequence_length = from["sequence_length"].get<int64_t>();
   for (policy::NetworkSpec* const network : {&spec.actor, spec.mutable_critic()}) {
     const std::string kind = from[network->role + "_core"].get<std::string>();

@@ -12,8 +12,8 @@
 namespace troupe::training {
 
 /// APPO, asynchronous PPO, as RLlib has it after IMPACT (Luo et al. 2020, arXiv 1912.00167): V-trace by a target
-/// network, PPO's clipped ratio to that, and a circular buffer that uses each batch several times. Its groups are of one
-/// policy each.
+/// network, PPO's clipped ratio to that, and a circular buffer that uses each batch several times. Its groups are of
+/// one policy each.
 const Algorithm& AppoAlgorithm();
 
 /// Members have the keys of the configuration's `appo`, and the schema's defaults. Plain value.

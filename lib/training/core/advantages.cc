@@ -12,6 +12,13 @@ namespace {
 
 constexpr double kAdvantageEpsilon = 1e-8;
 
+/// The value of what follows a segment's last row.
+double ValueAfter(const learner::TrainSegment& segment, absl::Span<const float> final_values,
+                  bool time_limit_bootstrap) {
+  if (segment.truncated && !time_limit_bootstrap) return 0.0;
+  return segment.final_row < 0 ? 0.0 : final_values[segment.final_row];
+}
+
 }  // namespace
 
 Advantages ComputeGae(const std::vector<learner::TrainSegment>& segments, absl::Span<const float> rewards,
@@ -21,8 +28,7 @@ Advantages ComputeGae(const std::vector<learner::TrainSegment>& segments, absl::
   result.advantages.assign(rewards.size(), 0.0f);
   result.returns.assign(values.begin(), values.end());
   for (const learner::TrainSegment& segment : segments) {
-    double next_value = segment.final_row < 0 ? 0.0 : final_values[segment.final_row];
-    if (segment.truncated && !time_limit_bootstrap) next_value = 0.0;
+    double next_value = ValueAfter(segment, final_values, time_limit_bootstrap);
     double advantage = 0.0;
     for (int64_t row = segment.first_row + segment.rows - 1; row >= segment.first_row; --row) {
       const double value = values[row];
@@ -44,8 +50,7 @@ Advantages ComputeVtrace(const std::vector<learner::TrainSegment>& segments, abs
   result.advantages.assign(rewards.size(), 0.0f);
   result.returns.assign(values.begin(), values.end());
   for (const learner::TrainSegment& segment : segments) {
-    double next_value = segment.final_row < 0 ? 0.0 : final_values[segment.final_row];
-    if (segment.truncated && !time_limit_bootstrap) next_value = 0.0;
+    double next_value = ValueAfter(segment, final_values, time_limit_bootstrap);
     double error = 0.0;  // of the next row: its target minus its value
     for (int64_t row = segment.first_row + segment.rows - 1; row >= segment.first_row; --row) {
       const double value = values[row];

@@ -35,8 +35,8 @@ struct VtraceClips {
 /// V-trace (Espeholt et al. 2018, arXiv 1802.01561, eq. 1 and section 4.2; lambda as in remark 2), a segment at a time.
 /// Returns v_s as `returns`, and as `advantages` what the gradient of log pi is multiplied by, its weight included:
 ///   delta_t = r_t + gamma V(s_t+1) - V(s_t),  rho_t = min(rho-bar, ratio_t),  c_t = lambda min(1, ratio_t)
-///   e_t = rho_t delta_t + gamma c_t e_t+1,  v_t = V(s_t) + e_t,  A_t = min(pg-rho-bar, ratio_t) (delta_t + gamma lambda
-///   e_t+1)
+///   e_t = rho_t delta_t + gamma c_t e_t+1,  v_t = V(s_t) + e_t,  A_t = min(pg-rho-bar, ratio_t) (delta_t + gamma
+///   lambda e_t+1)
 /// `ratios` [rows]: pi(a | s) / mu(a | s), of the policy that learns and the one that acted. Where all are 1 this is
 /// ComputeGae, to the bit. The rest as in ComputeGae.
 Advantages ComputeVtrace(const std::vector<learner::TrainSegment>& segments, absl::Span<const float> rewards,

@@ -39,11 +39,11 @@ struct OnPolicyPlan {
     std::string tag;          ///< docs/metrics.md
     bool last_epoch = false;  ///< of the last epoch alone
   };
-  std::vector<Statistic> statistics = {};  ///< in the loss's order
+  std::vector<Statistic> statistics = {};            ///< in the loss's order
   std::optional<VtraceClips> vtrace = std::nullopt;  ///< in the place of GAE
-  /// With `vtrace`: a slower copy of the actor (policy::NetworkSpec::has_target), which V-trace takes for the policy that learns, and
-  /// which the ratio of the loss is to (Luo et al. 2020, arXiv 1912.00167, section 3.2). After every `interval`-th
-  /// update it moves by `share` of the way to the actor; 1: it is copied.
+  /// With `vtrace`: a slower copy of the actor (policy::NetworkSpec::has_target), which V-trace takes for the policy
+  /// that learns, and which the ratio of the loss is to (Luo et al. 2020, arXiv 1912.00167, section 3.2). After every
+  /// `interval`-th update it moves by `share` of the way to the actor; 1: it is copied.
   struct ActorTarget {
     int64_t interval = 1;
     double share = 1;
@@ -92,11 +92,11 @@ class OnPolicyGroup final : public GroupTrainer {
   struct ValueReport {
     double explained_variance = 0;
     int64_t broken_streams = 0;
-    double mean_ratio = 0;    ///< of V-trace, over the rows that count
+    double mean_ratio = 0;     ///< of V-trace, over the rows that count
     double clipped_share = 0;  ///< of these rows, those with a ratio beyond rho-bar
   };
-  /// V-trace's ratios, [rows]: 1 of dead agents, whose actions do nothing. With a target, prepared.old_logp is then that
-  /// of the policy that the loss's ratio is to.
+  /// V-trace's ratios, [rows]: 1 of dead agents, whose actions do nothing. With a target, prepared.old_logp is then
+  /// that of the policy that the loss's ratio is to.
   absl::StatusOr<std::vector<float>> Ratios(const Work& work, ValueReport* report) const;
   /// Moves the actor's target, where it is its turn.
   void MoveTarget(const Work& work) const;

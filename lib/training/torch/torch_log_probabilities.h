@@ -12,8 +12,8 @@
 
 namespace troupe::training {
 
-/// NetworkBackend::LogProbabilities of a batch that is `loaded`, by the actor in `modules`, at most about `most_rows` rows
-/// at a time. Raises what LibTorch raises.
+/// NetworkBackend::LogProbabilities of a batch that is `loaded`, by the actor in `modules`, at most about `most_rows`
+/// rows at a time. Raises what LibTorch raises.
 std::vector<float> LogProbabilitiesOf(const policy::PolicySpec& spec, const ActionHead& head, const Modules& modules,
                                       const PreparedBatch& batch, const TorchBatch& loaded, const DeviceMemory& memory,
                                       bool bfloat16, int64_t most_rows);
