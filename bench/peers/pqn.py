@@ -9,8 +9,8 @@
 PyPI's jaxmarl has the environments alone, so the checkout gives both the trainer and its environments. Each round runs all cases, one after another,
 each with all cores:
 
-  jaxmarl       `make_train` of CHECKOUT/baselines/QLearning/pqn_vdn_ff.py as one jitted program; it learns the team's value. Its settings for MPE, but
-                for those below; W&B and evaluations are off. It is compiled and called once before the call that is timed. Its own main wraps
+  jaxmarl       `make_train` of CHECKOUT/baselines/QLearning/pqn_vdn_ff.py as one jitted program; it learns the team's value. Its settings for MPE,
+                but for those below; W&B and evaluations are off. It is compiled and called once before the call that is timed. Its own main wraps
                 it in a vmap over seeds, which with one seed is slower: with --vmap it is timed so
   troupe        `troupe train`, learner and two workers as processes, each agent learns its own value (mixer: none)
   troupe lag 1  the same with `algorithm.max_policy_lag: 1`: sampling overlaps the update

@@ -309,7 +309,7 @@ class Update:
             here = [(agent, 0, p.number, r) for p in self.policies for r, (e, s, agent) in enumerate(p.rows) if (e, s) == at]
             here += [(agent, 1, p.number, f) for p in self.policies for f, (e, s, agent) in enumerate(p.finals) if (e, s) == at]
             joint.append(dict(env_id=at[0], step=at[1], entries=[list(entry) for entry in sorted(here)]))
-        return dict(name=case["name"], options=self.o, context=case["context"], policies=policies, joint=joint)
+        return dict(name=case["name"], context=case["context"], policies=policies, joint=joint)
 
 
 def constant(value):
@@ -365,7 +365,8 @@ def main():
         record = Update(case).record()
         # One step from all rows: the loss and the gradients.
         once = dict(case, options=dict(case["options"], num_epochs=1, minibatch_size=1000, max_grad_norm=0.0))
-        cases.append(flat(dict(record, one_step=dict(options=once["options"], **Update(once).run()), update=Update(case).run())))
+        both = {name: dict(options=of["options"], **Update(of).run()) for name, of in (("one_step", once), ("update", case))}
+        cases.append(flat(dict(record, **both)))
     print(json.dumps(dict(cases=cases)))
 
 
