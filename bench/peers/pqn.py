@@ -22,9 +22,9 @@ them stand the seconds of an update (update_s) and of waiting for samples (wait_
 """
 
 import argparse
-import importlib
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -41,7 +41,7 @@ device: cpu
 evaluation: {at_end: false}
 experiment: {write_interval: 1}
 """
-CASES = {"troupe": [], "troupe lag 1": ["algorithm.max_policy_lag=1"], "troupe vdn": ["algorithm.mixer=vdn"]}
+CASES = {"troupe": [], "troupe lag 1": ["--set", "algorithm.max_policy_lag=1"], "troupe vdn": ["--set", "algorithm.mixer=vdn"]}
 ENVS, STEPS, EPOCHS, MINIBATCHES = 160, 25, 4, 16
 BATCH = ENVS * STEPS
 WARM = 20  # updates
@@ -53,9 +53,10 @@ def time_jaxmarl(checkout, updates, vmap):
     sys.path[:0] = [checkout, folder]
     os.environ["WANDB_MODE"] = "disabled"
     import jax
+    import jaxmarl
+    import pqn_vdn_ff as pqn
     import yaml
 
-    pqn = importlib.import_module("pqn_vdn_ff")
     with open(os.path.join(folder, "config", "alg", "pqn_vdn_ff_mpe.yaml")) as file:
         config = yaml.safe_load(file)
     config.update(WANDB_MODE="disabled", TEST_DURING_TRAINING=False, HIDDEN_SIZE=64, NUM_LAYERS=2, NORM_TYPE="layer_norm", NUM_ENVS=ENVS,
@@ -71,12 +72,26 @@ def time_jaxmarl(checkout, updates, vmap):
     start, cpu = time.monotonic(), time.process_time()
     state = jax.block_until_ready(train(key))["runner_state"][0]
     seconds, cpu = time.monotonic() - start, time.process_time() - cpu
-    env_steps, minibatch_steps = int(state.timesteps.sum()), int(state.grad_steps.sum())
-    if env_steps != updates * BATCH or minibatch_steps != updates * EPOCHS * MINIBATCHES:
-        sys.exit(f"JaxMARL made {env_steps} env steps and {minibatch_steps} minibatch steps")
-    import jaxmarl
-
+    env_steps = int(state.timesteps.sum())
+    if (env_steps, int(state.grad_steps.sum())) != (updates * BATCH, updates * EPOCHS * MINIBATCHES):
+        sys.exit(f"JaxMARL made {env_steps} env steps and {int(state.grad_steps.sum())} minibatch steps")
     print(json.dumps({"rate": env_steps / seconds, "cpus": cpu / seconds, "jax": jax.__version__, "jaxmarl": jaxmarl.__version__}))
+
+
+def cpu_seconds():
+    """(busy of all CPUs, of this program's children that have ended)."""
+    with open("/proc/stat") as file:
+        user, nice, system, _, _, irq, softirq, *_ = map(int, file.readline().split()[1:])
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK"), children.ru_utime + children.ru_stime
+
+
+def beside(measured, *args):
+    """What `measured(*args)` gives, CPUs that its processes used, and CPUs that other programs used meanwhile."""
+    before = *cpu_seconds(), time.monotonic()
+    result = measured(*args)
+    busy, own, seconds = (now - then for now, then in zip((*cpu_seconds(), time.monotonic()), before))
+    return result, own / seconds, max(0.0, busy - own) / seconds
 
 
 def measure_jaxmarl(args):
@@ -95,14 +110,13 @@ def measure_troupe(build, settings, updates):
         with open(config, "w") as file:
             file.write(CONFIG)
         command = [os.path.join(build, "services", "cli", "troupe"), "train", config, "--directory", folder, "--name", "run"]
-        for setting in [*settings, f"stop.env_steps={(WARM + 1 + updates) * BATCH}"]:
-            command += ["--set", setting]
+        command += ["--set", f"stop.env_steps={(WARM + 1 + updates) * BATCH}", *settings]
         said = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if said.returncode != 0:
             sys.exit(f"troupe's exit status is {said.returncode}:\n{said.stdout[-2000:]}")
         with open(os.path.join(folder, "run", "progress.jsonl")) as file:
             lines = [json.loads(line) for line in file]
-    first, timed = lines[WARM], [line for line in lines[WARM + 1:] if line["updates"] > lines[WARM]["updates"]]
+    first, *timed = lines[WARM:]
     last = timed[-1]
     if last["minibatch_steps"] != EPOCHS * MINIBATCHES:
         sys.exit(f"an update of Troupe's had {last['minibatch_steps']} minibatch steps")
@@ -127,24 +141,28 @@ def main():
     if args.time_jaxmarl:
         return time_jaxmarl(args.jaxmarl, args.updates, args.vmap)
     if not args.build or not args.jaxmarl_python:
-        parser.error("build and --jaxmarl-python are required")
-    peer, rates, ratios, parts = [], {case: [] for case in CASES}, {case: [] for case in CASES}, {case: [] for case in CASES}
+        parser.error("expected a build and --jaxmarl-python")
+    peer, others, (rates, ratios, parts) = [], [], ({case: [] for case in CASES} for _ in range(3))
     for _ in range(args.rounds):
-        said = measure_jaxmarl(args)
+        said, _, other = beside(measure_jaxmarl, args)
         peer.append(said["rate"])
+        others.append(other)
         line = f"jaxmarl {said['rate']:,.0f} on {said['cpus']:.2f} CPUs"
         for case, settings in CASES.items():
-            rate, *seconds = measure_troupe(args.build, settings, args.updates)
+            (rate, *seconds), own, other = beside(measure_troupe, args.build, settings, args.updates)
             rates[case].append(rate)
             ratios[case].append(rate / said["rate"])
             parts[case].append(seconds)
-            line += f"; {case} {rate:,.0f}: {ratios[case][-1]:.2f} times"
-        print(line, flush=True)
+            others.append(other)
+            line += f"; {case} {rate:,.0f} on {own:.2f}: {ratios[case][-1]:.2f} times"
+        print(f"{line}; other programs used {', '.join(f'{other:.2f}' for other in others[-1 - len(CASES):])}", flush=True)
     print(f"jaxmarl {said['jaxmarl']} with jax {said['jax']}: {spread(peer, 0)} env steps/s")
     for case in CASES:
         update_s, wait_s = (statistics.median(part) for part in zip(*parts[case]))
         print(f"{case}: {spread(rates[case], 0)} env steps/s, {spread(ratios[case], 2)} times JaxMARL's; "
               f"an update takes {update_s * 1e3:.1f} ms, waiting for samples {wait_s * 1e3:.1f} ms")
+    if max(others) > 0.1:
+        print(f"other programs used up to {max(others):.2f} CPUs meanwhile: the figures do not count")
 
 
 if __name__ == "__main__":
