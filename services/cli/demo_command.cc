@@ -28,6 +28,7 @@ algorithm:
   train_batch_size: 4000
   minibatch_size: 1000
   num_epochs: 10
+  max_policy_lag: 0
   lr: 7.0e-4
   adam_epsilon: 1.0e-5
   gamma: 0.95
