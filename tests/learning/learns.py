@@ -54,7 +54,7 @@ BARS = (
      "at_least": {"sampled": 800.0, "deterministic": 800.0}},
     {"config": "examples/simple_spread_impala.yaml", "env_steps": 2_000_000, "measure": measures.returns, "long": True,
      "at_least": {"deterministic": -32.0}},
-    {"config": "examples/cartpole_ppo_and_pqn.yaml", "env_steps": 300_000, "measure": measures.by_agent,
+    {"config": "examples/cartpole_ppo_and_pqn.yaml", "env_steps": 600_000, "measure": measures.by_agent,
      "at_least": {"agent_0": 450.0, "agent_1": 450.0}},
     {"config": "examples/cartpole_ppo_and_a2c.yaml", "env_steps": 400_000, "measure": measures.by_agent,
      "at_least": {"agent_0": 400.0, "agent_1": 300.0}},
