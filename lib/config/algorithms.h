@@ -23,7 +23,7 @@ const google::protobuf::FieldDescriptor* OptionsIn(const v1::AlgorithmConfig& al
 /// "mappo"
 std::string AlgorithmWord(v1::AlgorithmName name);
 bool HasCentralizedCritic(v1::AlgorithmName name);
-/// What model.layer_norm: auto is.
+/// The value of model.layer_norm: auto.
 bool HasLayerNorm(v1::AlgorithmName name);
 /// The names that stand for the entry: "ppo", "ippo", "mappo".
 std::vector<std::string> NamesOf(const google::protobuf::FieldDescriptor& options);

@@ -174,7 +174,7 @@ class GrantScheduler final : public SamplingPlan {
   Round& RoundOf(const OpenGrant& grant);
   /// A grant of the lane is over.
   static void EndGrant(Lane& lane);
-  // Of a free-running plan:
+  // For a free-running plan:
   /// Grants what may be sampled now to the workers that have the fewest grants.
   void GrantFreely(std::vector<GrantOrder>* orders);
   /// Spreads the lanes over the workers that may have some now, unless that is how they are.

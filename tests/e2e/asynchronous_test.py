@@ -51,7 +51,7 @@ class AsynchronousTest(harness.RunningTestCase):
         slow = self.workers(process)[0]
         os.kill(slow, signal.SIGSTOP)
         self.addCleanup(lambda: slow in harness.processes() and os.kill(slow, signal.SIGCONT))
-        # Of the batches that are being sampled it has a part. In rounds the run would stand still behind them.
+        # It has a part of the batches that are being sampled. In rounds the run would stand still behind them.
         at = self.env_steps()
         self.await_env_steps(at + 40 * 400, process)
         before = self.rows_of(slow)

@@ -15,9 +15,9 @@ struct MemberRows {
   const RowUses* uses = nullptr;
 };
 
-/// What epochs of a learn group shuffle and cut into minibatches. A unit is what stays together: a row that counts, of
-/// a policy that remembers a whole sequence with one; where a group joins agents, all of these that share joint steps,
-/// of all its policies. With sequences those are the chunks of an episode whose agents overlap.
+/// Epochs of a learn group shuffle units and cut them into minibatches. A unit stays together: a row that counts, or
+/// the whole sequence with one where a policy remembers. Where a group joins agents it is all of these that share joint
+/// steps, of all its policies. With sequences those are the chunks of an episode whose agents overlap.
 ///
 /// Units ascend by their first piece, and so do the pieces in each. Reused from batch to batch; the batch of Take
 /// outlives the use. Owned by a group.

@@ -4,7 +4,7 @@
 
 namespace troupe::training {
 
-/// Whose parameters a network is run with.
+/// The parameters that a network is run with.
 enum class Net : uint8_t {
   kOnline = 1,
   kTarget = 2,  ///< NetworkSpec::has_target; nothing is differentiated through them

@@ -8,7 +8,7 @@
 namespace troupe::training {
 namespace {
 
-/// Whether a value comes after the segment's last row.
+/// True where a value comes after the segment's last row.
 bool HasFinalValue(const learner::TrainSegment& segment, const QLambda& options) {
   return segment.final_row >= 0 && (options.time_limit_bootstrap || !segment.truncated);
 }
@@ -95,7 +95,7 @@ std::vector<float> QLambdaTargets(const learner::PolicyTrainBatch& batch, const 
 std::vector<float> TeamQLambdaTargets(const learner::JointSteps& joint, absl::Span<const TeamMember> members,
                                       const QLambda& options) {
   const policy::BySlot<TeamRows> rows = RowsBySlot(members, options);
-  /// What a joint step is worth to who comes from before it, and the env step from which gamma discounts it.
+  /// The value of a joint step to those who come from before it, and the env step from which gamma discounts it.
   struct Ahead {
     double value = 0;
     int32_t step = 0;

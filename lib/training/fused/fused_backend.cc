@@ -114,7 +114,7 @@ class FusedBackend final : public NetworkBackend, private fused::Crew {
     const MatrixView& input = batch_->actor_input();
     std::vector<float> logp(static_cast<size_t>(input.rows));
     actor_columns_.clear();
-    // Of the rows in `worker.rows`, whose outputs these are.
+    // These are the outputs of the rows in `worker.rows`.
     const auto compute = [&](int count, int vectors, const float* outputs, fused::Worker* worker) {
       GatherActorColumns(worker->rows.data(), count, vectors, worker);
       kernels_.log_probabilities(loss, PanelOf(worker), space_->plain_parts, vectors, outputs, worker->scratch.data(),

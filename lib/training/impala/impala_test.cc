@@ -184,7 +184,7 @@ TEST_F(AppoTest, RowsOfOldPoliciesWeighAtMostTwice) {
   // Half of how likely who acted found it is still more than the target: the ratio is to that half.
   const auto certain = clipped(1.0f);
   EXPECT_GT(certain.at("Policy/Clip fraction"), 0);
-  // Who acted was not: the ratio is to the target, which is the actor still.
+  // The policy that acted was not: the ratio is to the target, which is the actor still.
   const auto random = clipped(-20.0f);
   EXPECT_EQ(random.at("Policy/Clip fraction"), 0);
   EXPECT_NEAR(random.at("Policy/KL"), 0, 1e-6);

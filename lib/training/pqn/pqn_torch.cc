@@ -21,7 +21,7 @@ namespace {
 
 using torch::Tensor;
 
-/// Of each discrete leaf of an action its own values. Without a mixer each leaf learns by itself: the loss is the mean
+/// Each discrete leaf of an action has its own values. Without a mixer each leaf learns by itself: the loss is the mean
 /// of their halved squared errors. With one, an agent's value is the sum over its leaves, as of agents of the team.
 class PqnGroup final : public TorchGroup {
  public:

@@ -25,7 +25,7 @@ using torch::Tensor;
 
 const policy::PolicySlot kSlot(0);
 
-/// What MinibatchGroup does, and what it saw.
+/// Records what MinibatchGroup did and saw.
 struct Watched {
   MinibatchPlan plan;
   int64_t broken_row = -1;                  ///< has no finite target
@@ -174,7 +174,7 @@ TEST_F(TorchEpochTest, AStepThatIsNotFiniteIsLeftOutOfReportsAndParameters) {
     EXPECT_GT(mean, 0);
     EXPECT_LT(mean, 22) << "a mean over steps, no sum";
     for (const float value : host_->ExportState(kSlot)->parameters()) ASSERT_TRUE(std::isfinite(value));
-    // Of the steps of each shape, 5 rows and 3, the first is not done on kept tensors.
+    // Among the steps of each shape, 5 rows and 3, the first is not done on kept tensors.
     EXPECT_EQ(algorithm_->last->replays_for_testing(), path == TorchPath::kDevice ? 8 : 0);
   }
 }

@@ -184,7 +184,7 @@ class TorchGroup : public GroupTrainer {
   std::map<int64_t, std::vector<std::string>> tags_;  ///< of reports, by variant
   std::vector<Member*> at_work_;                      ///< with rows in the batch
   GroupUnits units_;
-  // Of the steps of an update:
+  // For the steps of an update:
   int64_t variant_ = 0;
   int64_t epochs_ = 1;
   OptimizerOptions optimizer_;

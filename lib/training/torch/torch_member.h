@@ -21,7 +21,7 @@
 
 namespace troupe::training {
 
-/// Which rows of a member a minibatch has. Indices are int64 tensors where its networks compute. Plain value.
+/// The rows of a member that a minibatch has. Indices are int64 tensors where its networks compute. Plain value.
 struct RowSelection {
   torch::Tensor rows;         ///< [n]
   torch::Tensor run;          ///< [at least n], rows that the network reads; of sequences packed, else `rows`
